@@ -11,12 +11,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from algorithms.settings import Order
+from algorithms.settings import DenoisingSettings
 
 EPS = 1e-3
 LOG_EPS = 1e-10
@@ -25,27 +25,6 @@ POSITIONS_PER_CHUNK = 64
 
 Uniform = Callable[[str, int], Tensor]
 """(purpose, step) → draws in [0, 1), [B, K] float64; purposes `token`, `place`."""
-
-
-@dataclass(frozen=True)
-class DenoisingSettings:
-    """How a canvas is unmasked."""
-
-    steps: int
-    """Forward passes; with K positions each unmasks about K / steps tokens: fewer passes are faster and worse."""
-    temperature: float = 1.0
-    """0: greedy."""
-    top_p: float = 0.95
-    alg: Order = "entropy"
-    """Which positions come first: lowest entropy, most probable token, largest top-2 margin, or at random."""
-    alg_temp: float = 0.0
-    """Above 0, positions are sampled by softmax(confidence / alg_temp) instead of taken in order of confidence."""
-
-    def __post_init__(self) -> None:
-        if self.steps < 1 or self.temperature < 0 or not 0 < self.top_p <= 1 or self.alg_temp < 0:
-            raise ValueError(f"denoising settings out of range: {self}")
-        if self.alg not in get_args(Order):
-            raise ValueError(f"unknown alg {self.alg!r} (one of {', '.join(get_args(Order))})")
 
 
 @dataclass(frozen=True)
@@ -114,19 +93,6 @@ def propose(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_i
     else:
         confidence = probs.gather(-1, tokens[:, None])[:, 0]
     return Proposal(tokens, confidence, log_probs.gather(-1, tokens[:, None])[:, 0], entropies)
-
-
-def distribution_at(logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """Log-prob of each token and entropy (nats) of its distribution at a temperature (0 counts as 1): [N] each.
-
-    logits: [N, V]; tokens: [N].
-    """
-    log_probs, entropies = [], []
-    for block, chosen in zip(logits.split(POSITIONS_PER_CHUNK), tokens.split(POSITIONS_PER_CHUNK), strict=True):
-        known = torch.log_softmax(block.float() / (temperature or 1.0), -1)
-        log_probs.append(known.gather(-1, chosen[:, None])[:, 0])
-        entropies.append(-torch.linalg.vecdot(known.exp(), known))
-    return torch.cat(log_probs), torch.cat(entropies)
 
 
 def _nucleus(probs: Tensor, top_p: float) -> Tensor:

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.buckets import BUCKETS
-from algorithms.delta_dict import DeltaDict
+from algorithms.buckets import BUCKETS, of_rows, per_bucket
 from algorithms.groups import group_numbers, plain_ids
 from algorithms.keys import derive_seed
-from algorithms.protocol import DataProto
+from algorithms.protocol import DataProto, object_column
 from algorithms.settings import DifficultySettings
-
-STATISTICS = ("count", "acc", "entropy", "hwe")
+from algorithms.state import DeltaDict, check_state
 
 
 def difficulty_bucket(accuracy: float) -> str:
@@ -36,37 +34,6 @@ def difficulty_codes(accuracy: np.ndarray) -> np.ndarray:
     return np.where(accuracy >= 2 / 3, 0, np.where(accuracy >= 1 / 3, 1, 2))
 
 
-def bucket_index(labels: Sequence[str] | np.ndarray) -> np.ndarray:
-    """Difficulty labels as indices into BUCKETS: [B] → int64 [B]. Raises ValueError naming an unknown label."""
-    array = np.asarray(labels, dtype=object)
-    codes = np.full(len(array), -1, dtype=np.int64)
-    for code, name in enumerate(BUCKETS):
-        codes[array == name] = code
-    if (codes < 0).any():
-        row = int((codes < 0).argmax())
-        raise ValueError(f"row {row}: unknown difficulty {array[row]!r} (one of {', '.join(BUCKETS)})")
-    return codes
-
-
-def check_buckets(names: Mapping[str, Any], what: str) -> None:
-    """Raise ValueError unless `names` has exactly the three buckets as keys."""
-    unknown = [name for name in names if name not in BUCKETS]
-    missing = [name for name in BUCKETS if name not in names]
-    if unknown or missing:
-        raise ValueError(f"{what}: unknown buckets {unknown}, missing buckets {missing}; expected {list(BUCKETS)}")
-
-
-def per_bucket(value: float | Mapping[Any, float], what: str) -> dict[str, float]:
-    """A setting per bucket from one number or a number each, copied. Raises ValueError on a NaN or wrong keys."""
-    if isinstance(value, Mapping):
-        check_buckets(value, what)
-    values = {name: float(value[name] if isinstance(value, Mapping) else value) for name in BUCKETS}
-    for name, number in values.items():
-        if not math.isfinite(number):
-            raise ValueError(f"{what}: bucket {name!r} is {number}")
-    return values
-
-
 class DifficultyTracker:
     """Difficulty of every prompt seen, and per bucket the HWE target and the coefficient α (AEPO).
 
@@ -82,7 +49,7 @@ class DifficultyTracker:
         self.shuffle_seed = shuffle_seed
         self.difficulty_dict_train: DeltaDict[Any, str] = DeltaDict()
         self.target_high_entropy_token_num_dict: dict[str, float] = {}
-        self.alpha_entropy_dict: dict[str, float] = per_bucket(settings.alpha_init, "alpha_init")
+        self.alpha_entropy_dict: dict[str, float] = per_bucket(settings.alpha_init)
         self._skipped: DeltaDict[Any, None] = DeltaDict()
         self._statistics: dict[str, dict[str, float]] = {}
 
@@ -108,15 +75,13 @@ class DifficultyTracker:
         self, global_id: np.ndarray, accuracy: np.ndarray, entropies: np.ndarray, high_entropy_token_num: np.ndarray
     ) -> None:
         """The same from plain arrays [B]: prompt ids, accuracy in [0, 1], mean entropy (nats), HWE counts."""
-        gids, inverse, rows_per_gid = _group(global_id)
-        if len(gids) == 0:
+        inverse, gids = group_numbers(plain_ids(global_id, "global_id"))
+        if not gids:
             return
         accuracy = _column("accuracy", accuracy, len(inverse))
         entropy = _column("entropies", entropies, len(inverse))
         counts = _column("high_entropy_token_num", high_entropy_token_num, len(inverse))
-        acc, ent, hwe = (
-            _group_sum(values, inverse, len(gids)) / rows_per_gid for values in (accuracy, entropy, counts)
-        )
+        acc, ent, hwe = (_group_means(values, inverse) for values in (accuracy, entropy, counts))
         codes = self._dealt(difficulty_codes(acc), gids)
         labels = np.array(BUCKETS, dtype=object)[codes]
         self.difficulty_dict_train.update(zip(gids, labels, strict=True))
@@ -167,17 +132,14 @@ class DifficultyTracker:
         Raises ValueError naming a prompt that no update has seen.
         """
         (global_id,) = batch.require("global_id")
-        gids, inverse, _ = _group(global_id)
-        unseen = [gid for gid in gids if gid not in self.difficulty_dict_train]
-        if unseen:
+        gids = plain_ids(global_id, "global_id")
+        if unseen := [gid for gid in gids if gid not in self.difficulty_dict_train]:
             raise ValueError(f"global_id {unseen[0]!r}: its difficulty is unknown; update with its batch first")
-        per_gid = [self.difficulty_dict_train[gid] for gid in gids]
-        codes = bucket_index(per_gid)[inverse]
-        targets = np.array([self.target_high_entropy_token_num_dict.get(name, math.nan) for name in BUCKETS])
-        alphas = np.array([self.alpha_entropy_dict[name] for name in BUCKETS])
-        batch.non_tensor_batch["difficulty"] = np.array(BUCKETS, dtype=object)[codes]
-        batch.non_tensor_batch["target_high_entropy_token_num"] = targets[codes].astype(object)
-        batch.non_tensor_batch["alpha_entropy"] = alphas[codes].astype(object)
+        labels = object_column(self.difficulty_dict_train[gid] for gid in gids)
+        targets = {name: self.target_high_entropy_token_num_dict.get(name, math.nan) for name in BUCKETS}
+        batch.non_tensor_batch["difficulty"] = labels
+        batch.non_tensor_batch["target_high_entropy_token_num"] = of_rows(targets, labels).astype(object)
+        batch.non_tensor_batch["alpha_entropy"] = of_rows(self.alpha_entropy_dict, labels).astype(object)
 
     def is_skipped(self, global_id: Sequence[Any] | np.ndarray) -> np.ndarray:
         """Which rows belong to prompts in the skip set: [B] → bool [B]."""
@@ -209,25 +171,12 @@ class DifficultyTracker:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned as recent entries, beside those known before.
 
-        Raises ValueError on an unknown or missing key or bucket, or a NaN.
+        Raises ValueError on an unknown or missing key, or a NaN.
         """
-        expected = {"difficulty", "target", "alpha", "skip", "statistics"}
-        if set(state) != expected:
-            raise ValueError(f"difficulty state must have the keys {sorted(expected)}, got {sorted(state)}")
-        check_buckets(state["difficulty"], "difficulty state")
-        alpha = per_bucket(state["alpha"], "alpha state")
-        for part in ("target", "statistics"):
-            if unknown := [name for name in state[part] if name not in BUCKETS]:
-                raise ValueError(f"{part} state: unknown buckets {unknown}")
-        for name, target in state["target"].items():
-            if not math.isfinite(target) or target < 0:
-                raise ValueError(f"target state: bucket {name!r} is {target}")
-        for name, stats in state["statistics"].items():
-            if set(stats) != set(STATISTICS) or not all(math.isfinite(value) for value in stats.values()):
-                raise ValueError(f"statistics state: bucket {name!r} is {stats}")
+        check_state(state, self.state_dict(), "difficulty state")
         self.difficulty_dict_train.recent = {gid: name for name in BUCKETS for gid in state["difficulty"][name]}
         self.target_high_entropy_token_num_dict = dict(state["target"])
-        self.alpha_entropy_dict = alpha
+        self.alpha_entropy_dict = dict(state["alpha"])
         self._skipped.recent = dict.fromkeys(state["skip"])
         self._statistics = {name: dict(stats) for name, stats in state["statistics"].items()}
 
@@ -242,16 +191,10 @@ class DifficultyTracker:
         self._skipped.settle()
 
 
-def _group(global_id: Sequence[Any] | np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray]:
-    """Distinct prompt ids as plain str or int, each row's index among them, and the number of rows per id."""
-    inverse, gids = group_numbers(plain_ids(global_id, "global_id"))
-    return gids, inverse, np.bincount(inverse, minlength=len(gids))
-
-
-def _group_sum(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
-    """Sum per group [groups], bit-identical for any order of the rows."""
+def _group_means(values: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Mean per group [groups], bit-identical for any order of the rows."""
     order = np.lexsort((values, group))
-    return np.bincount(group[order], weights=values[order], minlength=groups)
+    return np.bincount(group[order], weights=values[order]) / np.bincount(group)
 
 
 def _column(name: str, values: Sequence[Any] | np.ndarray, rows: int) -> np.ndarray:
@@ -259,12 +202,9 @@ def _column(name: str, values: Sequence[Any] | np.ndarray, rows: int) -> np.ndar
     array = np.asarray(values)
     if array.shape != (rows,):
         raise ValueError(f"{name} must have {rows} rows, got shape {array.shape}")
-    missing = array == None if array.dtype == object else np.zeros(rows, dtype=bool)  # noqa: E711 (elementwise)
-    if missing.any():
-        raise ValueError(f"{name}: row {int(missing.argmax())} has no value; leave unscored rows out first")
-    array = array.astype(np.float64)
-    bad = ~(np.isfinite(array) & (array >= 0))
+    numbers = array.astype(np.float64)  # None becomes NaN
+    bad = ~(np.isfinite(numbers) & (numbers >= 0))
     if bad.any():
         row = int(bad.argmax())
-        raise ValueError(f"{name}: row {row} is {array[row]}; it must be finite and not negative")
-    return array
+        raise ValueError(f"{name}: row {row} is {array[row]}; it must be a number from 0 on: leave unscored rows out")
+    return numbers

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from algorithms.advantages import widened
+from algorithms.state import check_state
 
 TAIL_FLOOR = 1e-12
 # Rows processed at a time, so that intermediate results stay in cache and their memory is reused.
@@ -119,11 +120,11 @@ def hwe_mask(entropy: Tensor, mask: Tensor, threshold: float, window: int = 4, t
     entropy, mask: [B, L]; threshold τ in nats; trigger: bool [B, L], or None for every token. Returns bool [B, L].
     Raises ValueError if the threshold is NaN or the trigger's shape differs.
     """
-    _check_threshold(threshold)
     _check_pair(entropy, mask)
+    _check_threshold(threshold, trigger, mask)
     blocks = zip(entropy.split(ROW_BLOCK), mask.split(ROW_BLOCK), strict=True)
     high = torch.cat([window_entropy(h, m, window) >= threshold for h, m in blocks])
-    return high if trigger is None else high & _check_trigger(trigger, high)
+    return high if trigger is None else high & trigger.bool()
 
 
 def hwe_count(hwe: Tensor) -> np.ndarray:
@@ -135,10 +136,10 @@ def soft_cost(
     entropy: Tensor, mask: Tensor, threshold: float, window: int = 4, trigger: Tensor | None = None
 ) -> np.ndarray:
     """Soft form of the HWE count, Σ max(0, W_i − τ) over trigger tokens (ARES code; nats). Returns float64 [B]."""
-    _check_threshold(threshold)
+    _check_threshold(threshold, trigger, mask)
     excess = (window_entropy(entropy, mask, window) - threshold).nan_to_num(nan=0.0).clamp(min=0.0)
     if trigger is not None:
-        excess = excess.masked_fill(~_check_trigger(trigger, excess), 0.0)
+        excess = excess.masked_fill(~trigger.bool(), 0.0)
     return excess.sum(-1, dtype=torch.float64).cpu().numpy()
 
 
@@ -205,12 +206,8 @@ class ThresholdTracker:
         return {"threshold": self._threshold}
 
     def load_state_dict(self, state: dict[str, float | None]) -> None:
-        if set(state) != {"threshold"}:
-            raise ValueError(f"threshold state must have the one key 'threshold', got {sorted(state)}")
-        value = state["threshold"]
-        if value is not None and not math.isfinite(value):
-            raise ValueError(f"threshold state is {value}, which is not finite")
-        self._threshold = None if value is None else float(value)
+        check_state(state, self.state_dict(), "threshold state")
+        self._threshold = state["threshold"]
 
 
 def _check_pair(entropy: Tensor, mask: Tensor) -> None:
@@ -218,12 +215,8 @@ def _check_pair(entropy: Tensor, mask: Tensor) -> None:
         raise ValueError(f"entropy and mask must both be [B, L], got {tuple(entropy.shape)} and {tuple(mask.shape)}")
 
 
-def _check_threshold(threshold: float) -> None:
+def _check_threshold(threshold: float, trigger: Tensor | None, like: Tensor) -> None:
     if math.isnan(threshold):
         raise ValueError("the HWE threshold is NaN")
-
-
-def _check_trigger(trigger: Tensor, like: Tensor) -> Tensor:
-    if trigger.shape != like.shape:
+    if trigger is not None and trigger.shape != like.shape:
         raise ValueError(f"trigger must be {tuple(like.shape)}, got {tuple(trigger.shape)}")
-    return trigger.bool()

@@ -6,6 +6,7 @@ Covered: an estimator's inputs and outputs. Not covered: the mathematics, the ta
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,59 +48,48 @@ class AdvantageEstimator(Protocol):
         """Advantages and returns, both float32 [B, L], zero where `mask` is."""
 
 
-class Grpo:
+@dataclass(frozen=True)
+class Estimator:
+    """One of ours."""
+
+    estimate: Callable[[RewardedBatch], tuple[Tensor, Tensor]]
+
+
+def grpo(settings: AdvantageSettings) -> Estimator:
     """Compares within a prompt's group; `norm_by_std=False` is Dr.GRPO."""
-
-    def __init__(self, settings: AdvantageSettings) -> None:
-        self.norm_by_std = settings.norm_by_std
-
-    def estimate(self, seen: RewardedBatch) -> tuple[Tensor, Tensor]:
-        """`compute_grpo_outcome_advantage`."""
-        return compute_grpo_outcome_advantage(
-            seen.rewards, seen.mask, seen.groups, norm_by_std=self.norm_by_std, row_mask=seen.counts
-        )
+    how = {"norm_by_std": settings.norm_by_std}
+    return Estimator(
+        lambda seen: compute_grpo_outcome_advantage(seen.rewards, seen.mask, seen.groups, row_mask=seen.counts, **how)
+    )
 
 
-class Rloo:
+def rloo(settings: AdvantageSettings) -> Estimator:
     """Compares each response with the others of its group."""
-
-    def __init__(self, settings: AdvantageSettings) -> None:
-        """Takes no settings."""
-
-    def estimate(self, seen: RewardedBatch) -> tuple[Tensor, Tensor]:
-        """`compute_rloo_outcome_advantage`."""
-        return compute_rloo_outcome_advantage(seen.rewards, seen.mask, seen.groups, row_mask=seen.counts)
+    return Estimator(
+        lambda seen: compute_rloo_outcome_advantage(seen.rewards, seen.mask, seen.groups, row_mask=seen.counts)
+    )
 
 
-class ReMax:
-    """Compares with the greedy answer to the same prompt."""
+def remax(settings: AdvantageSettings) -> Estimator:
+    """Compares with the greedy answer to the same prompt, the column `baseline`."""
 
-    def __init__(self, settings: AdvantageSettings) -> None:
-        """Takes no settings."""
-
-    def estimate(self, seen: RewardedBatch) -> tuple[Tensor, Tensor]:
-        """`compute_remax_outcome_advantage`; reads the column `baseline`."""
+    def estimate(seen: RewardedBatch) -> tuple[Tensor, Tensor]:
         baselines = torch.tensor(seen.batch.non_tensor_batch["baseline"].astype(float))
         return compute_remax_outcome_advantage(seen.rewards, baselines, seen.mask)
 
+    return Estimator(estimate)
 
-class ReinforcePlusPlus:
+
+def reinforce_plus_plus(settings: AdvantageSettings) -> Estimator:
     """Discounted returns, whitened over the batch."""
-
-    def __init__(self, settings: AdvantageSettings) -> None:
-        self.gamma = settings.gamma
-
-    def estimate(self, seen: RewardedBatch) -> tuple[Tensor, Tensor]:
-        """`compute_reinforce_plus_plus_outcome_advantage`."""
-        return compute_reinforce_plus_plus_outcome_advantage(seen.rewards, seen.mask, self.gamma)
+    return Estimator(
+        lambda seen: compute_reinforce_plus_plus_outcome_advantage(seen.rewards, seen.mask, settings.gamma)
+    )
 
 
-class Gae:
-    """Generalised advantage estimation with a critic's values."""
-
-    def __init__(self, settings: AdvantageSettings) -> None:
-        self.gamma, self.lam = settings.gamma, settings.lam
-
-    def estimate(self, seen: RewardedBatch) -> tuple[Tensor, Tensor]:
-        """`compute_gae_advantage_return`; reads the field `values`."""
-        return compute_gae_advantage_return(seen.rewards, seen.batch.tensor("values"), seen.mask, self.gamma, self.lam)
+def gae(settings: AdvantageSettings) -> Estimator:
+    """Generalised advantage estimation with a critic's values, the field `values`."""
+    discounts = settings.gamma, settings.lam
+    return Estimator(
+        lambda seen: compute_gae_advantage_return(seen.rewards, seen.batch.tensor("values"), seen.mask, *discounts)
+    )

@@ -17,8 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from algorithms.buckets import BUCKETS
-from algorithms.difficulty import bucket_index, check_buckets
+from algorithms.buckets import BUCKETS, bucket_index
 from algorithms.settings import KLKind, RelaxScope
 
 LOG_RATIO_LIMIT = 20.0
@@ -96,12 +95,6 @@ def penalized_rewards(scores: Tensor, coefficients: np.ndarray, kl: Tensor) -> T
     scores [B, L]; coefficients [B], one per row; kl [B, L], zero outside the response.
     """
     return scores - torch.as_tensor(coefficients, dtype=scores.dtype, device=kl.device)[:, None] * kl
-
-
-def row_coefficients(coefs: Mapping[str, float], difficulty: Sequence[str] | np.ndarray) -> np.ndarray:
-    """Each row's coefficient, by bucket: float64 [B]. Raises ValueError on an unknown or missing bucket."""
-    check_buckets(coefs, "coefficients")
-    return np.array([coefs[name] for name in BUCKETS])[bucket_index(difficulty)]
 
 
 def second_chance(

@@ -1,22 +1,23 @@
 """Controllers of the KL coefficient, updated once per batch or, for KL in the loss, once per optimiser step.
 
-Covered: fixed, adaptive (Ziegler), dual ascent per bucket (ARES), β per bucket (ARES code). All of a controller's state
-is in its `state_dict`, so that a resume restores it. Not covered: the KL itself (algorithms/kl.py), the published
-signatures (algorithms/published/kl.py), the table of names (ares/config/extensions.py).
+Covered: fixed, adaptive (Ziegler), dual ascent per bucket (ARES), β per bucket (ARES code); each is made from the
+section algorithm.kl and keeps all of its state in `state_dict`, so that a resume restores it. Not covered: the KL
+itself (algorithms/kl.py), the published signatures (algorithms/published/kl.py), the table of names
+(ares/config/extensions.py).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
 import numpy as np
 
-from algorithms.buckets import BUCKETS
-from algorithms.difficulty import check_buckets, per_bucket
-from algorithms.kl import BatchKL, row_coefficients
-from algorithms.settings import KLMode, KLSettings
+from algorithms.buckets import BUCKETS, of_rows, per_bucket
+from algorithms.kl import BatchKL
+from algorithms.settings import KLSettings
+from algorithms.state import check_state
 
 ADAPTIVE_STEP_LIMIT = 0.2
 DUAL_ASCENT_RATE = 0.01
@@ -44,8 +45,9 @@ class KLController(Protocol):
 class FixedKL:
     """A constant KL coefficient, always that of the settings, even after loading a state."""
 
-    def __init__(self, init_kl_coef: float) -> None:
-        self.kl_coef = _finite(init_kl_coef, "init_kl_coef")
+    def __init__(self, settings: KLSettings) -> None:
+        """Raises ValueError for a coefficient per bucket."""
+        self.kl_coef = _one_for_all(settings, "coef")
 
     def coefficients(self, difficulty: Sequence[str] | np.ndarray) -> np.ndarray:
         """The same for every row."""
@@ -61,7 +63,7 @@ class FixedKL:
         return {"kl_coef": self.kl_coef}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        _coefficient(state)
+        check_state(state, self.state_dict(), "KL state")
 
 
 class AdaptiveKL(FixedKL):
@@ -70,51 +72,42 @@ class AdaptiveKL(FixedKL):
     coef ← coef·(1 + clip(kl/target − 1, ±0.2)·n/horizon).
     """
 
-    def __init__(self, init_kl_coef: float, target_kl: float, horizon: float) -> None:
-        super().__init__(init_kl_coef)
-        self.target = _positive(target_kl, "target_kl")
-        self.horizon = _positive(horizon, "horizon")
+    def __init__(self, settings: KLSettings) -> None:
+        super().__init__(settings)
+        self.target, self.horizon = _one_for_all(settings, "target"), settings.horizon
 
     def update(self, seen: BatchKL) -> None:
         """Follow the batch's mean. Raises ValueError if it is not finite."""
-        error = _finite(seen.mean, "current_kl") / self.target - 1.0
-        error = min(max(error, -ADAPTIVE_STEP_LIMIT), ADAPTIVE_STEP_LIMIT)
+        if not math.isfinite(seen.mean):
+            raise ValueError(f"the batch's KL is {seen.mean}")
+        error = min(max(seen.mean / self.target - 1.0, -ADAPTIVE_STEP_LIMIT), ADAPTIVE_STEP_LIMIT)
         self.kl_coef *= 1.0 + error * seen.rows / self.horizon
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.kl_coef = _coefficient(state)
+        super().load_state_dict(state)
+        self.kl_coef = state["kl_coef"]
 
 
 class DualAscentKL:
     """A KL coefficient per difficulty bucket by dual ascent (ARES): λ ← max(0, λ + 0.01·(kl − target)), λ₀ = 1.
 
-    "compound": coef ← λ·coef, as published: a constant error compounds until the coefficient explodes, and λ = 0
+    mode "compound": coef ← λ·coef, as published: a constant error compounds until the coefficient explodes, and λ = 0
     locks it at zero for good. "anchored": coef = λ·coef₀, which does neither. The first update is the same.
-    Raises ValueError on a NaN or on an unknown or missing bucket.
     """
 
-    def __init__(
-        self,
-        init_kl_coefs: float | Mapping[Any, float],
-        target_kls: float | Mapping[Any, float],
-        mode: KLMode = "anchored",
-    ) -> None:
-        if mode not in get_args(KLMode):
-            raise ValueError(f"mode must be one of {get_args(KLMode)}, got {mode!r}")
-        self.init_kl_coefs = per_bucket(init_kl_coefs, "init_kl_coefs")
+    def __init__(self, settings: KLSettings) -> None:
+        self.init_kl_coefs, self.target_kls = per_bucket(settings.coef), per_bucket(settings.target)
         self.kl_coefs = dict(self.init_kl_coefs)
-        self.target_kls = per_bucket(target_kls, "target_kls")
         self.lambdas = dict.fromkeys(BUCKETS, 1.0)
-        self.mode = mode
+        self.mode = settings.mode
 
     def coefficients(self, difficulty: Sequence[str] | np.ndarray) -> np.ndarray:
         """The coefficient of each row's bucket."""
-        return row_coefficients(self.kl_coefs, difficulty)
+        return of_rows(self.kl_coefs, difficulty)
 
     def update(self, seen: BatchKL) -> None:
         """Follow the mean of each bucket in the batch; other buckets keep their λ. Raises ValueError."""
-        kls = _bucket_kls(seen)
-        for name, kl in kls.items():
+        for name, kl in _checked_means(seen).items():
             self.lambdas[name] = max(0.0, self.lambdas[name] + DUAL_ASCENT_RATE * (kl - self.target_kls[name]))
             anchor = self.kl_coefs[name] if self.mode == "compound" else self.init_kl_coefs[name]
             self.kl_coefs[name] = self.lambdas[name] * anchor
@@ -127,60 +120,39 @@ class DualAscentKL:
         return {"kl_coefs": dict(self.kl_coefs), "lambdas": dict(self.lambdas)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        _check_keys(state, {"kl_coefs", "lambdas"}, "token-level KL state")
-        kl_coefs, lambdas = (
-            _bucket_state(state[key], f"token-level KL state: {key}") for key in ("kl_coefs", "lambdas")
-        )
+        check_state(state, self.state_dict(), "KL state")
+        self.kl_coefs, self.lambdas = dict(state["kl_coefs"]), dict(state["lambdas"])
         if self.mode == "anchored":  # only λ is state: the anchor comes from the settings, which a fork may change
-            kl_coefs = {name: lambdas[name] * anchor for name, anchor in self.init_kl_coefs.items()}
-        self.kl_coefs, self.lambdas = kl_coefs, lambdas
+            self.kl_coefs = {name: self.lambdas[name] * anchor for name, anchor in self.init_kl_coefs.items()}
 
 
 class BucketBeta:
     """β per difficulty bucket for the KL loss, adapted multiplicatively (ARES code, `dynamic_kl_loss`; nats).
 
     m ← (1−d)·kl + d·m (first: kl); e = m/target − 1; every `interval`-th update, for buckets in it and
-    unless |e| < dead_zone: E ← (1−d)·e + d·E, ln β += lr·clip(E, ±clip), β kept in [beta_min, beta_max]. One update
-    is one optimiser step, with bucket means over all ranks.
+    unless |e| < dead_zone: E ← (1−d)·e + d·E, ln β += lr·clip(E, ±clip), β kept in [beta_min, beta_max], β₀ = 1. One
+    update is one optimiser step, with bucket means over all ranks. β multiplies the fixed coefficient.
     """
 
-    def __init__(
-        self,
-        target_kls: float | Mapping[Any, float] = 0.01,
-        beta_init: float = 1.0,
-        beta_min: float = 1e-4,
-        beta_max: float = 1e2,
-        ema_decay: float = 0.97,
-        beta_lr: float = 0.05,
-        clip: float = 0.2,
-        interval: int = 100,
-        dead_zone: float = 0.02,
-    ) -> None:
-        if interval < 1:
-            raise ValueError(f"interval must be at least 1, got {interval}")
-        if not 0.0 <= ema_decay < 1.0:
-            raise ValueError(f"ema_decay must lie in [0, 1), got {ema_decay}")
-        if not 0.0 < beta_min <= beta_init <= beta_max:
-            raise ValueError(f"need 0 < beta_min ≤ beta_init ≤ beta_max, got {beta_min}, {beta_init}, {beta_max}")
-        self.target_kls = {name: _positive(t, "target_kls") for name, t in per_bucket(target_kls, "target_kls").items()}
-        self.beta_min, self.beta_max = beta_min, beta_max
-        self.ema_decay, self.beta_lr, self.clip = ema_decay, beta_lr, clip
-        self.interval, self.dead_zone = interval, dead_zone
-        self.betas = dict.fromkeys(BUCKETS, float(beta_init))
+    beta_min, beta_max = 1e-4, 1e2
+    ema_decay, beta_lr, clip, dead_zone = 0.97, 0.05, 0.2, 0.02
+
+    def __init__(self, settings: KLSettings) -> None:
+        self.target_kls, self.interval = per_bucket(settings.target), settings.beta_interval
+        self.betas = dict.fromkeys(BUCKETS, 1.0)
         self._kl_ema: dict[str, float] = {}
         self._error_ema = dict.fromkeys(BUCKETS, 0.0)
         self._updates = 0
 
     def coefficients(self, difficulty: Sequence[str] | np.ndarray) -> np.ndarray:
         """β of each row's bucket."""
-        return row_coefficients(self.betas, difficulty)
+        return of_rows(self.betas, difficulty)
 
     def update(self, seen: BatchKL) -> None:
         """Follow the mean of each bucket in this optimiser step. Raises ValueError."""
-        kls = _bucket_kls(seen)
+        means, keep = _checked_means(seen), self.ema_decay
         self._updates += 1
-        keep = self.ema_decay
-        for name, kl in kls.items():
+        for name, kl in means.items():
             self._kl_ema[name] = (1.0 - keep) * kl + keep * self._kl_ema.get(name, kl)
             error = self._kl_ema[name] / self.target_kls[name] - 1.0
             if self._updates % self.interval or abs(error) < self.dead_zone:
@@ -194,77 +166,24 @@ class BucketBeta:
         return values | {f"bucket/{name}/kl_ema": kl for name, kl in self._kl_ema.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "betas": dict(self.betas),
-            "kl_ema": dict(self._kl_ema),
-            "error_ema": dict(self._error_ema),
-            "updates": self._updates,
-        }
+        averages = {"kl_ema": dict(self._kl_ema), "error_ema": dict(self._error_ema)}
+        return {"betas": dict(self.betas), **averages, "updates": self._updates}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        _check_keys(state, {"betas", "kl_ema", "error_ema", "updates"}, "bucket β state")
-        betas, errors = (_bucket_state(state[key], f"bucket β state: {key}") for key in ("betas", "error_ema"))
-        if unknown := [name for name in state["kl_ema"] if name not in BUCKETS]:
-            raise ValueError(f"bucket β state: unknown bucket {unknown[0]!r} in kl_ema")
-        kl_ema = {name: _finite(kl, f"bucket β state: kl_ema[{name!r}]") for name, kl in state["kl_ema"].items()}
-        self.betas, self._error_ema, self._kl_ema, self._updates = betas, errors, kl_ema, int(state["updates"])
+        check_state(state, self.state_dict(), "KL state")
+        self.betas, self._updates = dict(state["betas"]), state["updates"]
+        self._kl_ema, self._error_ema = dict(state["kl_ema"]), dict(state["error_ema"])
 
 
-def fixed_kl(settings: KLSettings) -> FixedKL:
-    """kind=fixed."""
-    return FixedKL(_for_all_buckets(settings.coef, "coef"))
-
-
-def adaptive_kl(settings: KLSettings) -> AdaptiveKL:
-    """kind=adaptive."""
-    coef, target = _for_all_buckets(settings.coef, "coef"), _for_all_buckets(settings.target, "target")
-    return AdaptiveKL(coef, target, settings.horizon)
-
-
-def dual_ascent_kl(settings: KLSettings) -> DualAscentKL:
-    """kind=token_adaptive."""
-    return DualAscentKL(settings.coef, settings.target, settings.mode)
-
-
-def bucket_beta(settings: KLSettings) -> BucketBeta:
-    """kind=bucket_beta."""
-    return BucketBeta(target_kls=settings.target, interval=settings.beta_interval)
-
-
-def _for_all_buckets(value: float | Mapping[Any, float], what: str) -> float:
+def _one_for_all(settings: KLSettings, name: str) -> float:
+    value = getattr(settings, name)
     if isinstance(value, Mapping):
-        raise ValueError(f"this KL controller has one {what} for all buckets, got {value}")
-    return value
-
-
-def _bucket_kls(seen: BatchKL) -> dict[str, float]:
-    if unknown := [name for name in (*seen.buckets, *seen.bucket_rows) if name not in BUCKETS]:
-        raise ValueError(f"unknown bucket {unknown[0]!r} (one of {', '.join(BUCKETS)})")
-    return {name: _finite(kl, f"current_kls[{name!r}]") for name, kl in seen.buckets.items()}
-
-
-def _finite(value: float, what: str) -> float:
-    if not math.isfinite(value):
-        raise ValueError(f"{what} is {value}, which is not finite")
+        raise ValueError(f"a KL controller of kind {settings.kind} has one {name} for all buckets, got {value}")
     return float(value)
 
 
-def _positive(value: float, what: str) -> float:
-    if not _finite(value, what) > 0:
-        raise ValueError(f"{what} must be positive, got {value}")
-    return float(value)
-
-
-def _coefficient(state: Mapping[str, Any]) -> float:
-    _check_keys(state, {"kl_coef"}, "KL controller state")
-    return _finite(state["kl_coef"], "KL controller state: kl_coef")
-
-
-def _check_keys(state: Mapping[str, Any], expected: set[str], what: str) -> None:
-    if set(state) != expected:
-        raise ValueError(f"{what} must have the keys {sorted(expected)}, got {sorted(state)}")
-
-
-def _bucket_state(values: Mapping[str, float], what: str) -> dict[str, float]:
-    check_buckets(values, what)
-    return {name: _finite(values[name], f"{what}[{name!r}]") for name in BUCKETS}
+def _checked_means(seen: BatchKL) -> Mapping[str, float]:
+    for name, kl in seen.buckets.items():
+        if name not in BUCKETS or not math.isfinite(kl):
+            raise ValueError(f"the KL of bucket {name!r} is {kl} (buckets: {', '.join(BUCKETS)})")
+    return seen.buckets

@@ -28,12 +28,11 @@ def logprobs_and_entropy(
     targets: Tensor,
     bias: Tensor | None = None,
     temperature: float = 1.0,
-    entropy_grad: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """log p(target) and the entropy of p = softmax((hidden·weightᵀ + bias)/temperature), in nats.
 
     hidden: [N, H]; weight: [V, H]; targets: [N] in [0, V); bias: [V]. Returns ([N], [N]) float32. Gradients reach
-    hidden, weight and bias through the log-probs, and through the entropy only with `entropy_grad` (for a bonus).
+    hidden, weight and bias through the log-probs; the entropy has none.
     Sums are in float32 for inputs of any type; logits are first rounded to the inputs' type, as a model's own would be.
     Raises ValueError on shapes that do not fit or a temperature that is not positive.
     """
@@ -48,19 +47,19 @@ def logprobs_and_entropy(
     if bias is not None:
         bias = bias.to(hidden.dtype)
     if hidden.shape[0] * weight.shape[0] <= PLAIN_LIMIT:
-        return _plain(hidden, weight, targets, bias, temperature, entropy_grad)
-    logps, entropies = _TiledHead.apply(hidden, weight, targets, bias, temperature, entropy_grad)
+        return _plain(hidden, weight, targets, bias, temperature)
+    logps, entropies = _TiledHead.apply(hidden, weight, targets, bias, temperature)
     return logps, entropies
 
 
 def _plain(
-    hidden: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | None, temperature: float, entropy_grad: bool
+    hidden: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | None, temperature: float
 ) -> tuple[Tensor, Tensor]:
     logits = linear(hidden, weight, bias).float()
     if temperature != 1.0:
         logits = logits / temperature
     logps = torch.log_softmax(logits, dim=-1)
-    with torch.set_grad_enabled(entropy_grad and torch.is_grad_enabled()):
+    with torch.no_grad():
         entropies = -torch.linalg.vecdot(logps.exp(), logps)
     return logps.gather(-1, targets[:, None])[:, 0], entropies
 
@@ -68,13 +67,7 @@ def _plain(
 class _TiledHead(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        targets: Tensor,
-        bias: Tensor | None,
-        temperature: float,
-        entropy_grad: bool,
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | None, temperature: float
     ) -> tuple[Tensor, Tensor]:
         rows, vocabulary = hidden.shape[0], weight.shape[0]
         lse = torch.empty(rows, dtype=torch.float32, device=hidden.device)
@@ -87,15 +80,14 @@ class _TiledHead(torch.autograd.Function):
                 for v in range(0, vocabulary, vocab_step)
             )
             lse[span], logps[span], entropies[span] = _summed_up(tiles, targets[span, None])
-        ctx.save_for_backward(hidden, weight, targets, bias, lse, entropies)
-        ctx.temperature, ctx.entropy_grad = temperature, entropy_grad
-        if not entropy_grad:
-            ctx.mark_non_differentiable(entropies)
+        ctx.save_for_backward(hidden, weight, targets, bias, lse)
+        ctx.temperature = temperature
+        ctx.mark_non_differentiable(entropies)
         return logps, entropies
 
     @staticmethod
-    def backward(ctx: Any, grad_logps: Tensor, grad_entropies: Tensor | None) -> tuple[Tensor | None, ...]:
-        hidden, weight, targets, bias, lse, entropies = ctx.saved_tensors
+    def backward(ctx: Any, grad_logps: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+        hidden, weight, targets, bias, lse = ctx.saved_tensors
         want_hidden, want_weight, _, want_bias = ctx.needs_input_grad[:4]
         rows, vocabulary = hidden.shape[0], weight.shape[0]
         grad_hidden = torch.zeros_like(hidden, dtype=torch.float32) if want_hidden else None
@@ -104,7 +96,7 @@ class _TiledHead(torch.autograd.Function):
         token_step, vocab_step = _tile(hidden)
         # The row factors −g/T of (p − onehot) scale the [N, H] matrices instead of every tile.
         factor = (-grad_logps.float() / ctx.temperature)[:, None]
-        scaled_hidden = (hidden * factor).to(hidden.dtype) if not ctx.entropy_grad else hidden
+        scaled_hidden = (hidden * factor).to(hidden.dtype)
         for v in range(0, vocabulary, vocab_step):
             head = weight[v : v + vocab_step]
             # Vocabulary blocks are outermost, so a small float32 buffer can sum a block's gradient over all tokens.
@@ -115,28 +107,23 @@ class _TiledHead(torch.autograd.Function):
             for t in range(0, rows, token_step):
                 span = slice(t, t + token_step)
                 block = hidden[span]
-                logp = _logits(block, head, bias, v, ctx.temperature).sub_(lse[span, None])
-                local, inside = _in_tile(targets[span, None], v, logp.shape[1])
-                if ctx.entropy_grad:
-                    ent = (grad_entropies.float() / ctx.temperature)[span, None]  # type: ignore[union-attr]
-                    tile = _gradient_with_entropy(logp, local, inside, factor[span], entropies[span, None], ent)
-                else:
-                    tile = logp.exp_()
-                    tile.scatter_add_(1, local, -inside.to(tile.dtype))
+                tile = _logits(block, head, bias, v, ctx.temperature).sub_(lse[span, None]).exp_()
+                local, inside = _in_tile(targets[span, None], v, tile.shape[1])
+                tile.scatter_add_(1, local, -inside.to(tile.dtype))
                 typed = tile.to(hidden.dtype)
                 if grad_hidden is not None:
                     grad_hidden[span] += typed @ head
                 if sum_weight is not None:
                     sum_weight += typed.T @ scaled_hidden[span]
                 if sum_bias is not None:
-                    sum_bias += (tile if ctx.entropy_grad else tile * factor[span]).sum(0)
+                    sum_bias += (tile * factor[span]).sum(0)
             if grad_weight is not None and sum_weight is not None:
                 grad_weight[v : v + vocab_step] = sum_weight
             if grad_bias is not None and sum_bias is not None:
                 grad_bias[v : v + vocab_step] = sum_bias
         if grad_hidden is not None:
-            grad_hidden = (grad_hidden if ctx.entropy_grad else grad_hidden.mul_(factor)).to(hidden.dtype)
-        return grad_hidden, grad_weight, None, grad_bias, None, None
+            grad_hidden = grad_hidden.mul_(factor).to(hidden.dtype)
+        return grad_hidden, grad_weight, None, grad_bias, None
 
 
 def _summed_up(tiles: Iterable[tuple[int, Tensor]], target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -162,16 +149,6 @@ def _summed_up(tiles: Iterable[tuple[int, Tensor]], target: Tensor) -> tuple[Ten
         top = new_top
     log_mass = mass.log()
     return (log_mass + top)[:, 0], (chosen - top - log_mass)[:, 0], (log_mass - moment / mass)[:, 0]
-
-
-def _gradient_with_entropy(
-    logp: Tensor, local: Tensor, inside: Tensor, factor: Tensor, entropies: Tensor, grad_entropies: Tensor
-) -> Tensor:
-    """Gradient with respect to a tile's logits [T, V], from log-probs (factor, −g/T) and entropies; overwrites logp."""
-    tile = logp.exp()
-    # −∂H/∂z = p·(ln p + H); ∂logp/∂z = onehot − p.
-    tile.mul_(logp.add_(entropies).mul_(-grad_entropies).add_(factor))
-    return tile.scatter_add_(1, local, torch.where(inside, -factor, 0.0))
 
 
 def _in_tile(target: Tensor, first: int, width: int) -> tuple[Tensor, Tensor]:

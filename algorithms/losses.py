@@ -194,20 +194,6 @@ def compute_kl_loss(
     return loss, row_kl
 
 
-def _truncated(ratio: Tensor, cap: float) -> Tensor:
-    """min(ρ, cap) (Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training")."""
-    return ratio.clamp(max=cap)
-
-
-def _masked(ratio: Tensor, cap: float) -> Tensor:
-    """ρ where 1/cap ≤ ρ ≤ cap, else 0 (IcePop: Ring-1T, arXiv 2510.18855)."""
-    return torch.where((ratio >= 1.0 / cap) & (ratio <= cap), ratio, 0.0)
-
-
-IMPORTANCE_WEIGHTS = {"truncated": _truncated, "masked": _masked}
-"""How ratios ρ [B, L] beyond the cap are treated."""
-
-
 def importance_weights(
     old_log_probs: Tensor,
     engine_log_probs: Tensor,
@@ -217,6 +203,8 @@ def importance_weights(
 ) -> tuple[Tensor, dict[str, float]]:
     """Weights from ρ = π_learner,old / π_engine, for tokens sampled by an older policy or another implementation.
 
+    kind "truncated": min(ρ, cap) (Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL
+    training"); "masked": ρ where 1/cap ≤ ρ ≤ cap, else 0 (IcePop: Ring-1T, arXiv 2510.18855).
     All tensors [B, L]; with cap None all weights are 1 and only the metrics matter. Returns the weights [B, L], 1 at
     masked positions, and metrics over response tokens: mismatch/ratio_{mean,max,min}, mismatch/kl (k1) and mismatch/k3
     of KL(engine ‖ learner) in nats, mismatch/logprob_diff_{mean,max}, mismatch/capped_fraction (weights other than ρ).
@@ -229,8 +217,11 @@ def importance_weights(
     ratio = x.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
     mask = valid.float()
     any_valid = bool(valid.any())
-    weights = torch.ones_like(ratio) if cap is None else IMPORTANCE_WEIGHTS[kind](ratio, cap)
-    capped = torch.zeros_like(valid) if cap is None else weights != ratio
+    if cap is None:
+        weights, capped = torch.ones_like(ratio), torch.zeros_like(valid)
+    else:
+        within = ratio <= cap if kind == "truncated" else (ratio >= 1.0 / cap) & (ratio <= cap)
+        weights, capped = torch.where(within, ratio, cap if kind == "truncated" else 0.0), ~within
     measured = {
         "mismatch/ratio_mean": masked_mean(ratio, mask),
         "mismatch/ratio_max": ratio.masked_fill(~valid, -math.inf).max() if any_valid else mask.sum(),

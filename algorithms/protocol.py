@@ -22,31 +22,16 @@ from safetensors.torch import load_file, save_file
 from tensordict import TensorDict
 from torch import Tensor
 
-# Dimensions: B rows, P prompt and L response tokens, T = P + L, V vocabulary; each has one size per batch.
+# Known tensors by their shape: B rows, P prompt and L response tokens, T = P + L; each has one size per batch.
 TENSOR_FIELDS: dict[str, tuple[str, ...]] = {
-    # From rollouts:
-    "prompts": ("B", "P"),
-    "responses": ("B", "L"),
-    "attention_mask": ("B", "T"),
-    "response_mask": ("B", "L"),
-    "engine_log_probs": ("B", "L"),
-    # From the learner's experience:
-    "old_log_probs": ("B", "L"),
-    "ref_log_probs": ("B", "L"),
-    "exact_kl": ("B", "L"),
-    "entropies": ("B", "L"),
-    "values": ("B", "L"),
-    # From shaping:
-    "hwe_mask": ("B", "L"),
-    "token_level_scores": ("B", "L"),
-    "token_level_rewards": ("B", "L"),
-    "kl_coefs": ("B", "L"),
-    "advantages": ("B", "L"),
-    "returns": ("B", "L"),
-    "importance_weights": ("B", "L"),
-    # Of the published signatures (algorithms/published):
-    "old_vocab_log_probs": ("B", "L", "V"),
-    "ref_vocab_log_probs": ("B", "L", "V"),
+    "BP": ("prompts",),
+    "BT": ("attention_mask",),
+    "BL": (
+        *("responses", "response_mask", "engine_log_probs"),  # from rollouts
+        *("old_log_probs", "ref_log_probs", "exact_kl", "entropies", "values"),  # from the learner's experience
+        *("hwe_mask", "token_level_scores", "token_level_rewards", "kl_coefs"),  # from shaping, as are the next
+        *("advantages", "returns", "importance_weights"),
+    ),
 }
 # meta_info entries with one value per row, which are indexed with the rows.
 ROW_META = ("global_token_num",)
@@ -78,24 +63,20 @@ class DataProto:
         meta_info: Mapping[str, Any] | None = None,
     ) -> DataProto:
         """A batch from plain tensors [B, …] and plain columns [B]."""
-        tensors = dict(tensors or {})
-        for key, tensor in tensors.items():
+        for key, tensor in (tensors or {}).items():
             if not isinstance(tensor, Tensor) or tensor.ndim == 0:
-                raise ValueError(f"field {key!r} must be a tensor with rows first, got {_describe(tensor)}")
+                raise ValueError(f"field {key!r} must be a tensor with rows first, got a {type(tensor).__name__}")
         columns = {key: object_column(column) for key, column in (non_tensors or {}).items()}
-        lengths = {key: len(value) for key, value in (tensors | columns).items()}
+        lengths = {key: len(value) for key, value in [*(tensors or {}).items(), *columns.items()]}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"fields differ in rows: {lengths}")
         rows = next(iter(lengths.values()), 0)
-        return cls(TensorDict(tensors, batch_size=[rows]), columns, dict(meta_info or {}))
+        return cls(TensorDict(dict(tensors or {}), batch_size=[rows]), columns, dict(meta_info or {}))
 
     def validate(self) -> None:
         """Check every known field's shape. Raises ValueError naming the field, its shape and the one it should have."""
-        tensors = set(self.batch.keys())
         sizes: dict[str, tuple[int, str]] = {"B": (len(self), "the batch")}
-        for key, names in TENSOR_FIELDS.items():
-            if key not in tensors:
-                continue
+        for key, names in [(key, names) for names, keys in TENSOR_FIELDS.items() for key in keys if key in self.batch]:
             shape = tuple(self.batch[key].shape)
             if len(shape) != len(names):
                 raise ValueError(f"field {key!r} must be [{', '.join(names)}], got shape {list(shape)}")
@@ -136,24 +117,23 @@ class DataProto:
     def __getitem__(self, rows: int | slice | Sequence[int] | np.ndarray | Tensor) -> DataProto:
         """Rows by slice, indices or boolean mask [B]; a single index gives a batch of one row."""
         index = np.arange(len(self))[rows.cpu().numpy() if isinstance(rows, Tensor) else rows]
-        return self._take(np.atleast_1d(index))
+        index = np.atleast_1d(index)
+        meta = {key: [value[i] for i in index] if key in ROW_META else value for key, value in self.meta_info.items()}
+        columns = {key: column[index] for key, column in self.non_tensor_batch.items()}
+        return DataProto(self.batch[torch.from_numpy(index.astype(np.int64))], columns, meta)
 
     def union(self, other: DataProto) -> DataProto:
         """Fields of both. Raises ValueError if the rows differ in number or a shared field in value."""
         if len(self) != len(other):
             raise ValueError(f"cannot unite {len(self)} rows with {len(other)}")
-        for key in self.batch.keys() & other.batch.keys():
-            if not _same_tensor(self.batch[key], other.batch[key]):
-                raise ValueError(f"tensor field {key!r} differs between the two batches")
-        for key in self.non_tensor_batch.keys() & other.non_tensor_batch.keys():
-            if not all(map(_same, self.non_tensor_batch[key], other.non_tensor_batch[key])):
-                raise ValueError(f"row field {key!r} differs between the two batches")
-        for key in self.meta_info.keys() & other.meta_info.keys():
-            if not _same(self.meta_info[key], other.meta_info[key]):
-                raise ValueError(f"meta_info {key!r} differs between the two batches")
-        tensors = {**dict(self.batch.items()), **dict(other.batch.items())}
+        tensors, others = dict(self.batch.items()), dict(other.batch.items())
+        columns, metas = (self.non_tensor_batch, other.non_tensor_batch), (self.meta_info, other.meta_info)
+        for what, own, theirs in (("tensor field", tensors, others), ("row field", *columns), ("meta_info", *metas)):
+            for key in own.keys() & theirs.keys():
+                if not _same(own[key], theirs[key]):
+                    raise ValueError(f"{what} {key!r} differs between the two batches")
         return DataProto(
-            TensorDict(tensors, batch_size=[len(self)]),
+            TensorDict(tensors | others, batch_size=[len(self)]),
             self.non_tensor_batch | other.non_tensor_batch,
             self.meta_info | other.meta_info,
         )
@@ -167,12 +147,7 @@ class DataProto:
         for part in parts[1:]:
             if differing := set(first.fields) ^ set(part.fields):
                 raise ValueError(f"fields {sorted(differing)} are not in every batch")
-        tensors = {}
-        for key, tensor in first.batch.items():
-            shapes = {tuple(tensor.shape[1:])} | {tuple(part.batch[key].shape[1:]) for part in parts[1:]}
-            if len(shapes) > 1:
-                raise ValueError(f"tensor field {key!r} differs in shape between batches: {sorted(shapes)}")
-            tensors[key] = torch.cat([part.batch[key] for part in parts])
+        tensors = {key: torch.cat([part.batch[key] for part in parts]) for key in first.batch.keys()}  # noqa: SIM118
         columns = {
             key: np.concatenate([part.non_tensor_batch[key] for part in parts]) for key in first.non_tensor_batch
         }
@@ -225,11 +200,6 @@ class DataProto:
         tensors = load_file(path / "tensors.safetensors")
         return cls(TensorDict(tensors, batch_size=[meta["rows"]]), columns, meta["meta_info"])
 
-    def _take(self, index: np.ndarray) -> DataProto:
-        meta = {key: [value[i] for i in index] if key in ROW_META else value for key, value in self.meta_info.items()}
-        columns = {key: column[index] for key, column in self.non_tensor_batch.items()}
-        return DataProto(self.batch[torch.from_numpy(index.astype(np.int64))], columns, meta)
-
 
 def object_column(values: Iterable[Any]) -> np.ndarray:
     """An object array with one object per row; lists of equal length stay lists."""
@@ -239,45 +209,24 @@ def object_column(values: Iterable[Any]) -> np.ndarray:
     return np.fromiter(rows, dtype=object, count=len(rows))
 
 
-def _plain(value: Any) -> Any:
-    """Numpy scalars and arrays as Python values, anything else unchanged."""
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
-
-
 def _json(value: Any, what: str) -> str:
     try:
-        return json.dumps(value, default=_plain_or_fail)
+        return json.dumps(value, default=_plain)
     except TypeError as error:
         raise TypeError(f"{what} cannot be saved: {error}") from error
 
 
-def _plain_or_fail(value: Any) -> Any:
-    plain = _plain(value)
-    if plain is value:
-        raise TypeError(f"{_describe(value)} is no JSON value")
-    return plain
-
-
-def _describe(value: Any) -> str:
-    return (
-        f"{type(value).__name__} {list(value.shape)}"
-        if isinstance(value, Tensor | np.ndarray)
-        else type(value).__name__
-    )
-
-
-def _same_tensor(a: Tensor, b: Tensor) -> bool:
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    return torch.equal(a, b) or (
-        a.is_floating_point() and bool(torch.isclose(a, b, rtol=0, atol=0, equal_nan=True).all())
-    )
+def _plain(value: Any) -> Any:
+    """Numpy scalars and arrays as Python values."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"a {type(value).__name__} is not a JSON value")
 
 
 def _same(a: Any, b: Any) -> bool:
     """Equality that also holds for arrays, tensors and NaN."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return _same_tensor(a, b)
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return np.array_equal(a, b)
+        return a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.shape == b.shape and all(map(_same, a.flat, b.flat))
     return bool(a == b) or (isinstance(a, float) and isinstance(b, float) and a != a and b != b)

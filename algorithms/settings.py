@@ -245,3 +245,23 @@ class PolicySettings(Strict):
     """What the ratio is taken against: the learner's own log-probs before the update, or those that the engine sampled
     with. engine: no pass before the update, which is a sixth of a step; entropies are then estimated by −log p of the
     sampled tokens, so it is for algorithms without AEPO, KL and critic."""
+
+
+class UncoveringSettings(Strict):
+    """How a masked-diffusion model uncovers its canvas."""
+
+    steps: int = Field(256, ge=1, le=MOST_TOKENS)
+    """Passes through the model. Fewer than positions: several tokens per pass, faster and worse."""
+    alg: Order = "entropy"
+    """Which positions are uncovered first: lowest entropy, most probable token, largest margin, or at random."""
+    alg_temp: float = Field(0.0, ge=0)
+    """Above 0, positions are drawn by softmax(confidence / alg_temp) instead of taken in order."""
+
+
+class DenoisingSettings(UncoveringSettings):
+    """The same, with the distribution that tokens are drawn from."""
+
+    temperature: float = Field(1.0, ge=0)
+    """0: greedy."""
+    top_p: float = Field(0.95, gt=0, le=1)
+    """Tokens are drawn from the most probable ones that have this share of the probability."""

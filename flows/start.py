@@ -36,7 +36,7 @@ def open_run(
     else:
         raise ConfigError("Name a profile to start a run, or the run to resume")
     own = name if name is not None else f"{name_after(Path(str(profile)).stem)}-{time.strftime('%Y%m%d-%H%M%S')}"
-    return Run.open(config, own, runs_directory(), made_by)
+    return Run.open(config, own, runs_directory(), made_by, may_round=profile is None)
 
 
 @contextmanager

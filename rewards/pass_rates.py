@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from algorithms.delta_dict import DeltaDict
 from algorithms.groups import plain_ids
+from algorithms.state import DeltaDict
 
 # Rates are stored in ten-thousandths: at most five digits per test in a commit, and identical on every machine.
 RESOLUTION = 10_000

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from algorithms.advantages import compute_rloo_outcome_advantage
-from algorithms.denoising import DenoisingSettings, completion_logits, completion_mask, denoise_completions
+from algorithms.denoising import completion_logits, completion_mask, denoise_completions
 from algorithms.published.coupled_log_probs import forward_process, selective_log_softmax
-from algorithms.settings import Order
+from algorithms.settings import DenoisingSettings, Order
 
 __all__ = ["DiffuGRPOConfig", "DiffuGRPOTrainer", "forward_process", "selective_log_softmax"]
 
@@ -97,13 +97,11 @@ class DiffuGRPOTrainer:
             raise ValueError(f"{len(mask_seeds)} mask seeds for {iterations} iterations")
         words = self.processing_class
         prompt_index = torch.arange(length, device=input_ids.device) < length - logits_to_keep
-        versions, weights, masks = zip(
-            *(
-                self.forward_process(ids, prompt_index, words.mask_token_id, seed=seed, accumulate=accumulate)
-                for ids, seed in zip(input_ids, mask_seeds, strict=True)
-            ),
-            strict=True,
-        )
+        drawn = [
+            self.forward_process(ids, prompt_index, words.mask_token_id, seed=seed, accumulate=accumulate)
+            for ids, seed in zip(input_ids, mask_seeds, strict=True)
+        ]
+        versions, weights, masks = zip(*drawn, strict=True)
         pad_id = getattr(words, "pad_token_id", None)
         seen = ~prompt_index | (input_ids != (-1 if pad_id is None else pad_id))
         seen = (seen.long().cumsum(-1) > 0).repeat_interleave(3, 0).flatten(0, 1)
@@ -166,7 +164,10 @@ class DiffuGRPOTrainer:
     def _generate(self, prompt_ids: Tensor, prompt_mask: Tensor) -> Tensor:
         """Completions [B, K] by Dream's denoising."""
         args, keep = self.args, self.args.max_completion_length
-        how = DenoisingSettings(args.diffusion_steps, args.temperature, args.top_p, args.alg, args.alg_temp)
+        how = DenoisingSettings(
+            steps=args.diffusion_steps, temperature=args.temperature, top_p=args.top_p, alg=args.alg,
+            alg_temp=args.alg_temp,
+        )  # fmt: skip
 
         def uniform(purpose: str, step: int) -> Tensor:
             shape = (len(prompt_ids), keep)

@@ -6,6 +6,8 @@ three passes), based on algorithms/coupled_sampling.py. Draws come from local ge
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
@@ -29,9 +31,8 @@ def forward_process(
     Returns ([v1, v2, v3], [1, 1/p, 1/(1−p)], mask [B, L] of v2); with seed None the draw is random. Raises ValueError.
     """
     if batch.ndim != 2 or prompt_index.shape != batch.shape[1:]:
-        raise ValueError(
-            f"need batch [B, L] and prompt_index [L], got {tuple(batch.shape)} and {tuple(prompt_index.shape)}"
-        )
+        shapes = f"{tuple(batch.shape)} and {tuple(prompt_index.shape)}"
+        raise ValueError(f"need batch [B, L] and prompt_index [L], got {shapes}")
     parts = gradient_accumulation_steps if accumulate else 1
     if len(batch) % parts:
         raise ValueError(f"{len(batch)} rows cannot be divided by gradient_accumulation_steps={parts}")
@@ -61,35 +62,28 @@ def selective_log_softmax(
     """
     iterations, left = (1, 0) if weights is None else divmod(len(weights), 3)
     if logits.shape[:2] != (3 * len(index), index.shape[1]) or (mask is not None and mask.shape != index.shape):
-        raise ValueError(
-            f"need logits [3·rows, K, V] and mask [rows, K] for index {list(index.shape)}, got {list(logits.shape)} "
-            f"and {None if mask is None else list(mask.shape)}"
-        )
+        shapes = [None if given is None else list(given.shape) for given in (index, logits, mask)]
+        raise ValueError("index {} needs logits [3·rows, K, V] and mask [rows, K], got {} and {}".format(*shapes))
     if left or not iterations or len(index) % iterations:
         raise ValueError(
             f"{len(index)} rows cannot be divided among {iterations} iterations (of 3 weights, {left} left)"
         )
-    rows, versions = len(index) // iterations, logits.unbind(0)
-    estimates = []
+    rows, versions, estimates = len(index) // iterations, logits.unbind(0), []
     for row, tokens in enumerate(index):
         iteration, first = row // rows, row // rows * 3 * rows + row % rows  # v2 and v3 lie B and 2B rows below v1
-        more: tuple[Tensor, ...] = ()
+        of_row = [tokens, *versions[first : first + 2 * rows + 1 : rows]]
         if mask is not None and weights is not None:
-            more = (
-                versions[first + rows],
-                versions[first + 2 * rows],
-                mask[row].bool(),
-                weights.view(-1, 3)[iteration],
-            )
-        estimates.append(checkpoint(_estimate, tokens, versions[first], *more, use_reentrant=False))
+            of_row += [mask[row].bool(), weights.view(-1, 3)[iteration]]
+        estimates.append(checkpoint(_estimate, *of_row, use_reentrant=False))
     return torch.stack(estimates)
 
 
-def _estimate(tokens: Tensor, full: Tensor, *coupled: Tensor) -> Tensor:
-    """Log-probs [K] from the logits [K, V] of the full mask and, if given, of v2 and v3, with v2's mask and weights."""
-    if not coupled:
+def _estimate(
+    tokens: Tensor, full: Tensor, second: Tensor, third: Tensor, mask: Tensor | None = None, weights: Any = None
+) -> Tensor:
+    """Log-probs [K] from the logits [K, V] of the three versions; without a mask and weights, from those of v1."""
+    if mask is None:
         return _log_probs(full, tokens)
-    second, third, mask, weights = coupled
     partial = _log_probs(torch.where(mask[:, None], second, third), tokens)
     return coupled_log_probs(_log_probs(full, tokens), partial, mask, weights[1], weights[2])
 

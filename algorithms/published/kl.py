@@ -13,11 +13,16 @@ import numpy as np
 from algorithms.kl import BatchKL, compute_kl, masked_kl, penalized_rewards
 from algorithms.kl_controllers import AdaptiveKL, DualAscentKL, FixedKL, KLController
 from algorithms.protocol import DataProto
-from algorithms.settings import KLKind, KLMode
+from algorithms.settings import KLKind, KLMode, KLSettings, NonNegative, PerBucket
+
+Coefficients = NonNegative | PerBucket
 
 
 class FixedKLController(FixedKL):
     """A KL coefficient that never changes."""
+
+    def __init__(self, kl_coef: float) -> None:
+        super().__init__(KLSettings(coef=kl_coef))
 
     def update(self, current_kl: BatchKL | float, n_steps: int = 0) -> None:
         """Nothing to adapt."""
@@ -26,29 +31,25 @@ class FixedKLController(FixedKL):
 class AdaptiveKLController(AdaptiveKL):
     """One coefficient that follows a KL target."""
 
+    def __init__(self, init_kl_coef: float, target_kl: float, horizon: float) -> None:
+        super().__init__(KLSettings(coef=init_kl_coef, target=target_kl, horizon=horizon))
+
     def update(self, current_kl: BatchKL | float, n_steps: int = 0) -> None:
         """current_kl in nats, n_steps sequences. Raises ValueError if current_kl is not finite."""
         super().update(current_kl if isinstance(current_kl, BatchKL) else BatchKL(current_kl, n_steps, {}, {}))
 
 
 class TokenLevelAdaptiveKLController(DualAscentKL):
-    """A coefficient per difficulty bucket by dual ascent; as published, it compounds."""
+    """A coefficient per difficulty bucket by dual ascent; as published, it compounds and does not use `horizon`."""
 
     def __init__(
-        self,
-        init_kl_coefs: float | Mapping[str, float],
-        target_kls: float | Mapping[str, float],
-        horizon: float = 10000.0,
-        mode: KLMode = "compound",
+        self, init_kl_coefs: Coefficients, target_kls: Coefficients, horizon: float = 10000.0, mode: KLMode = "compound"
     ) -> None:
-        """horizon: part of the published signature; dual ascent does not use it."""
-        super().__init__(init_kl_coefs, target_kls, mode)
+        super().__init__(KLSettings(coef=init_kl_coefs, target=target_kls, mode=mode))
 
     def update(self, current_kls: BatchKL | Mapping[str, float], n_steps: Mapping[str, int] | None = None) -> None:
         """Mean KL (nats) of each bucket in the batch; other buckets keep their λ. n_steps: sequences per bucket."""
-        if not isinstance(current_kls, BatchKL):
-            current_kls = BatchKL(0.0, 0, current_kls, n_steps or {})
-        super().update(current_kls)
+        super().update(current_kls if isinstance(current_kls, BatchKL) else BatchKL(0.0, 0, current_kls, n_steps or {}))
 
 
 def get_kl_controller(config: Any) -> KLController:
@@ -59,14 +60,11 @@ def get_kl_controller(config: Any) -> KLController:
     """
     if config.kl_type == "token_adaptive":
         return TokenLevelAdaptiveKLController(config.kl_coef, config.kl_target, config.kl_horizon, config.kl_mode)
-    if config.kl_type not in ("fixed", "adaptive"):
-        raise ValueError(f"unknown KL controller {config.kl_type!r} (one of fixed, adaptive, token_adaptive)")
-    for name in ("kl_coef", "kl_target"):
-        if isinstance(getattr(config, name, None), Mapping):
-            raise ValueError(f"KL controller {config.kl_type!r} has one {name}; one per bucket needs token_adaptive")
+    if config.kl_type == "adaptive":
+        return AdaptiveKLController(config.kl_coef, config.kl_target, config.kl_horizon)
     if config.kl_type == "fixed":
         return FixedKLController(config.kl_coef)
-    return AdaptiveKLController(config.kl_coef, config.kl_target, config.kl_horizon)
+    raise ValueError(f"unknown KL controller {config.kl_type!r} (one of fixed, adaptive, token_adaptive)")
 
 
 def apply_kl_penalty(

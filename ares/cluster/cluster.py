@@ -21,6 +21,7 @@ from ares.cluster.groups import EngineGroup, LearnerGroup, name_of
 from ares.cluster.patience import ActorHung, Patience
 from ares.cluster.placement import actor_options, bundles, transport
 from ares.config import Config
+from ares.models import settings_against
 from ares.store import RunStore
 from ares.workers import Workers, check_gpus, uses_gpus
 
@@ -182,6 +183,8 @@ class Cluster(Workers):
                 logger.warning("%s %s (attempt %d of %d): %s", whose, what, deaths[whose], ATTEMPTS, error)
                 self._let_go(dead)
                 if deaths[whose] == ATTEMPTS:
-                    raise WorkerError(f"The {whose} {what} {ATTEMPTS} times in the same phase: {error}") from error
+                    told = f"The {whose} {what} {ATTEMPTS} times in the same phase: {error}"
+                    hint = f" If memory ran out, {settings_against(self.config, whose)}"
+                    raise WorkerError(told + (hint if what == "died" else "")) from error
             except RayTaskError as error:
                 raise failure(role, error, self.store) from error

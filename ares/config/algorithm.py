@@ -1,5 +1,7 @@
 """The section `algorithm`: the settings of the mathematics, and what is known of the extensions that they name."""
 
+from typing import TYPE_CHECKING, cast
+
 from pydantic import Field
 
 from algorithms.settings import (
@@ -17,6 +19,9 @@ from algorithms.settings import (
 )
 from ares.config.extensions import ESTIMATORS, KL_CONTROLLERS
 
+if TYPE_CHECKING:
+    from algorithms.kl_controllers import KLController
+
 
 class KLConfig(KLSettings):
     """The KL penalty towards the reference policy."""
@@ -25,6 +30,15 @@ class KLConfig(KLSettings):
     def in_loss(self) -> bool:
         """Whether the controller works inside the loss, once an optimiser step, instead of once a batch."""
         return bool(KL_CONTROLLERS.fact(self.kind, "in_loss"))
+
+    def make_controller(self) -> "KLController":
+        """The controller that sees whole batches; fixed if the configured one works inside the loss."""
+        controller = KL_CONTROLLERS.implementation("fixed")(self) if self.in_loss else KL_CONTROLLERS.make(self)
+        return cast("KLController", controller)
+
+    def make_loss_controller(self) -> "KLController | None":
+        """The controller that the learner updates every optimiser step; its coefficients multiply the fixed one's."""
+        return cast("KLController", KL_CONTROLLERS.make(self)) if self.in_loss else None
 
 
 class AdvantageConfig(AdvantageSettings):

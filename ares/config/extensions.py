@@ -118,11 +118,11 @@ ESTIMATORS = Kind(
     ("estimate",),
     facts={"needs_values": False, "needs_greedy": False, "within_group": False},
     builtin={
-        "grpo": Builtin("algorithms.estimators:Grpo", {"within_group": True}),
-        "rloo": Builtin("algorithms.estimators:Rloo", {"within_group": True}),
-        "reinforce_plus_plus": Builtin("algorithms.estimators:ReinforcePlusPlus"),
-        "remax": Builtin("algorithms.estimators:ReMax", {"needs_greedy": True}),
-        "gae": Builtin("algorithms.estimators:Gae", {"needs_values": True}),
+        "grpo": Builtin("algorithms.estimators:grpo", {"within_group": True}),
+        "rloo": Builtin("algorithms.estimators:rloo", {"within_group": True}),
+        "reinforce_plus_plus": Builtin("algorithms.estimators:reinforce_plus_plus"),
+        "remax": Builtin("algorithms.estimators:remax", {"needs_greedy": True}),
+        "gae": Builtin("algorithms.estimators:gae", {"needs_values": True}),
     },
 )
 """needs_values: trains a critic; needs_greedy: one extra greedy answer per prompt; within_group: compares the samples
@@ -134,10 +134,10 @@ KL_CONTROLLERS = Kind(
     ("coefficients", "update", "metrics", "state_dict", "load_state_dict"),
     facts={"in_loss": False},
     builtin={
-        "fixed": Builtin("algorithms.kl_controllers:fixed_kl"),
-        "adaptive": Builtin("algorithms.kl_controllers:adaptive_kl"),
-        "token_adaptive": Builtin("algorithms.kl_controllers:dual_ascent_kl"),
-        "bucket_beta": Builtin("algorithms.kl_controllers:bucket_beta", {"in_loss": True}),
+        "fixed": Builtin("algorithms.kl_controllers:FixedKL"),
+        "adaptive": Builtin("algorithms.kl_controllers:AdaptiveKL"),
+        "token_adaptive": Builtin("algorithms.kl_controllers:DualAscentKL"),
+        "bucket_beta": Builtin("algorithms.kl_controllers:BucketBeta", {"in_loss": True}),
     },
 )
 """in_loss: updated by the learner once per optimiser step, else by shaping once per batch."""

@@ -37,10 +37,12 @@ def matches(pattern: str) -> list[str]:
 
 
 def absent_model(path: str, error: Exception) -> str | None:
-    """Why a model's path, which is no directory, could not be read; None for a directory, which has another fault."""
-    if is_there(Path(location(path))):
-        is_directory = Path(location(path)).is_dir()
-        return None if is_directory else f"model.path={path}: a file, name the directory that it lies in"
+    """Why a model's path could not be read: no directory, or GGUF; None for a directory that has another fault."""
+    if is_there(found := Path(location(path))):
+        files = [found] if found.suffix == ".gguf" else sorted(found.glob("*.gguf"))
+        if files and not (found / "config.json").exists():
+            return f"model.path={path}: a GGUF file; `ares import {files[0]} --out DIR` makes a model directory of it"
+        return None if found.is_dir() else f"model.path={path}: a file, name the directory that it lies in"
     if not _HUB_NAME.fullmatch(path):
         return f"model.path={path}: there is no such directory" + (
             "" if Path(path).is_absolute() else f" in {Path.cwd()}"

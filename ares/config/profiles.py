@@ -17,7 +17,7 @@ from ares.config.extensions import open_extensions
 from ares.config.paths import CHECKOUT, is_there
 from ares.config.rules import contradictions
 from ares.config.run import Config, walk
-from ares.config.strict import NO_EFFECT, ConfigError, explained, nearest, section_of
+from ares.config.strict import NO_EFFECT, ONLY_ROUNDING, ConfigError, explained, nearest, section_of
 from ares.config.yaml_files import NOT_YAML, parsed, read_yaml, why_not_yaml
 
 PROFILES = CHECKOUT / "profiles"
@@ -75,6 +75,12 @@ def differences(before: Config, after: Config) -> list[str]:
     """Result-changing settings in which two configurations differ, as `field: before → after`."""
     old, new = result_settings(before), result_settings(after)
     return [f"{key}: {old.get(key)!r} → {new.get(key)!r}" for key in sorted(old | new) if old.get(key) != new.get(key)]
+
+
+def changes_only_rounding(difference: str) -> bool:
+    """Whether a difference, as `differences` gives it, is in a setting that changes results by rounding alone."""
+    *_, (_, field, _) = walk(difference.partition(":")[0].split("."))
+    return field is not None and field.json_schema_extra == ONLY_ROUNDING
 
 
 def _read(profile: str, seen: list[str]) -> tuple[dict[str, Any], list[str]]:

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from algorithms.settings import MOST, MOST_TOKENS, Order, Strict, only_with
-from ares.config.strict import LEAST_TEMPERATURE, MOST_PROCESSES, MOST_SAMPLES, NO_EFFECT
+from algorithms.settings import MOST, MOST_TOKENS, Strict, UncoveringSettings, only_with
+from ares.config.strict import LEAST_TEMPERATURE, MOST_PROCESSES, MOST_SAMPLES, NO_EFFECT, ONLY_ROUNDING
 
 SECOND_TURNS = only_with("rollout.second_turn.enabled")
 
@@ -17,7 +17,7 @@ SECOND_TURNS = only_with("rollout.second_turn.enabled")
 class VllmConfig(Strict):
     """Settings of vLLM (rollout.engine=vllm)."""
 
-    max_sequences: int = Field(256, ge=1, le=MOST_SAMPLES)
+    max_sequences: int = Field(256, ge=1, le=MOST_SAMPLES, json_schema_extra=ONLY_ROUNDING)
     """Sequences decoded at once."""
     images: int = Field(4, ge=1, le=MOST_PROCESSES)
     """Most images per prompt, for a vision-language model; vLLM reserves memory for them."""
@@ -46,16 +46,10 @@ class SecondTurnConfig(Strict):
     """A placebo, for ablations: each failed program is shown the verdict on one for another problem of its shard."""
 
 
-class DiffusionConfig(Strict):
+class DiffusionConfig(UncoveringSettings):
     """How a masked-diffusion model uncovers its canvas of max_response_length positions (rollout.engine=diffusion)."""
 
-    steps: int = Field(256, ge=1, le=MOST_TOKENS)
-    """Passes through the model. Fewer than positions: several tokens per pass, faster and worse."""
-    alg: Order = "entropy"
-    """Which positions are uncovered first: lowest entropy, most probable token, largest margin, or at random."""
-    alg_temp: float = Field(0.0, ge=0)
-    """Above 0, positions are drawn by softmax(confidence / alg_temp) instead of taken in order."""
-    batch: int = Field(128, ge=1, le=MOST_SAMPLES)
+    batch: int = Field(128, ge=1, le=MOST_SAMPLES, json_schema_extra=ONLY_ROUNDING)
     """Rows denoised together. Part of the fingerprint: batch composition changes the last bits."""
 
 
@@ -84,7 +78,7 @@ class RolloutConfig(Strict):
     top_p: float = Field(1.0, gt=0, le=1)
     """Nucleus sampling, for evaluations and masked diffusion. Other training needs 1: below it, responses are drawn
     from another distribution than the one whose log-probs are trained."""
-    shard_prompts: int = Field(64, ge=1, le=MOST)
+    shard_prompts: int = Field(64, ge=1, le=MOST, json_schema_extra=ONLY_ROUNDING)
     """Prompts generated together. On a CPU the unit of recomputation: batch composition changes rounding. With small
     shards a kill loses little, but every shard ends in a tail of its longest responses, while an engine is nearly
     idle."""
@@ -98,7 +92,7 @@ class RolloutConfig(Strict):
     than one part, however long a response. Needs max_staleness ≥ p − 1; at p − 1 the last part is the newest
     policy's, and the step waits for it. 1: one policy samples a whole response."""
     second_turn: SecondTurnConfig = SecondTurnConfig()
-    threads: int = Field(1, ge=1, le=MOST_PROCESSES)
+    threads: int = Field(1, ge=1, le=MOST_PROCESSES, json_schema_extra=ONLY_ROUNDING)
     """CPU threads of each engine. Part of the fingerprint: a different count gives different bits."""
     placement: Literal["colocate", "split"] = Field("colocate", json_schema_extra=NO_EFFECT)
     """With GPUs: engines and learner on the same ones in turn, or each on its own."""

@@ -16,7 +16,15 @@ from ares.config.data import DataConfig
 from ares.config.paths import location
 from ares.config.reward import RewardConfig
 from ares.config.rollout import RolloutConfig
-from ares.config.strict import LEAST_TEMPERATURE, MOST_PROCESSES, MOST_SAMPLES, NO_EFFECT, Decay, section_of
+from ares.config.strict import (
+    LEAST_TEMPERATURE,
+    MOST_PROCESSES,
+    MOST_SAMPLES,
+    NO_EFFECT,
+    ONLY_ROUNDING,
+    Decay,
+    section_of,
+)
 
 
 class LoraConfig(Strict):
@@ -53,7 +61,7 @@ class ModelConfig(Strict):
     """Type in which models compute; the weights that are trained and their optimiser are float32 always."""
     lora: LoraConfig | None = None
     """Train adapters only; the reference is then the model without them. None: every weight is trained."""
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: bool = Field(False, json_schema_extra=ONLY_ROUNDING)
     """Recompute activations in the backward pass: slower, but the memory no longer grows with depth."""
 
     @property
@@ -89,20 +97,20 @@ class LearnerConfig(Strict):
     """Gradients are scaled down to this norm."""
     global_batch_prompts: int = Field(8, ge=1, le=MOST)
     """Prompts (times n samples) per optimiser step. Must divide rollout.prompts."""
-    micro_batch_tokens: int = Field(4096, ge=1, le=MOST)
-    """Tokens in one forward and backward pass; bounds memory, does not change the update. A prompt that several rows
-    have counts once; models whose rows cannot share a line count every row as the longest beside it."""
+    micro_batch_tokens: int = Field(4096, ge=1, le=MOST, json_schema_extra=ONLY_ROUNDING)
+    """Tokens in one forward and backward pass; bounds memory, changes the update by rounding alone. A prompt that
+    several rows have counts once; models whose rows cannot share a line count every row as the longest beside it."""
     critic_lr: float = Field(1e-5, gt=0, le=1, json_schema_extra=OF_A_CRITIC)
     """Learning rate of the value model (estimator gae)."""
     critic_clip: float = Field(0.5, gt=0, json_schema_extra=OF_A_CRITIC)
     """Clip range of the value loss."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: cuda where there is one."""
-    threads: int = Field(1, ge=1, le=MOST_PROCESSES)
+    threads: int = Field(1, ge=1, le=MOST_PROCESSES, json_schema_extra=ONLY_ROUNDING)
     """CPU threads of each learner rank. Part of the fingerprint: another count gives other bits."""
-    ranks: int = Field(1, ge=1, le=MOST_PROCESSES)
+    ranks: int = Field(1, ge=1, le=MOST_PROCESSES, json_schema_extra=ONLY_ROUNDING)
     """Learner processes that share every global batch; one GPU each where there are GPUs."""
-    sharded: bool = False
+    sharded: bool = Field(False, json_schema_extra=ONLY_ROUNDING)
     """Each rank holds a part of every weight, gradient and moment (FSDP2), and gathers a layer when it is needed: less
     memory, more traffic. Off: each holds them whole, which is faster for small models."""
     offload_optimizer: bool = Field(False, json_schema_extra=NO_EFFECT)

@@ -23,6 +23,8 @@ LONGEST_WAIT = 86_400
 
 NO_EFFECT: JsonDict = {"affects_results": False}
 """Marks a field that may differ between a run and its resumption: it changes where or how often, never what."""
+ONLY_ROUNDING: JsonDict = {"only_rounding": True}
+"""Marks a field that changes results by their rounding alone: a resume may change it when it is asked to."""
 
 
 class ConfigError(UserError, ValueError):

@@ -4,8 +4,16 @@ Not covered: which prompts are sampled, what is done with the responses.
 """
 
 from ares.engines.diffusion import DiffusionEngine
-from ares.engines.engine import Completion, Engine, Request, SamplingSettings, end_token_ids, view_as_tensors
-from ares.engines.model_engine import left_padded, padding_id
+from ares.engines.engine import (
+    Completion,
+    Engine,
+    Request,
+    SamplingSettings,
+    end_token_ids,
+    left_padded,
+    padding_id,
+    view_as_tensors,
+)
 from ares.engines.transformers import TransformersEngine
 from ares.engines.vision import VisionEngine
 from ares.engines.vllm import VllmEngine

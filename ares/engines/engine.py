@@ -1,4 +1,4 @@
-"""The interface of engines.
+"""The interface of engines, and the base of those that run a transformers model in this process.
 
 An engine knows the version of its weights, but nothing of data sets, rewards or steps. The same requests in the same
 call on the same thread count give the same tokens and log-probs, whatever was sampled before.
@@ -6,17 +6,18 @@ call on the same thread count give the same tokens and log-probs, whatever was s
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from ares.config import Config
-from ares.models import ModelError
+from ares.models import ModelError, stored_tensors
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Engine(ABC):
         """Make the engine of a run. settings: of its class `Settings`, if it has one, else config.rollout."""
 
     @abstractmethod
-    def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
+    def load_weights(self, version: int, weights: dict[str, Tensor]) -> None:
         """Take over the weights of a policy version."""
 
     def sleep(self) -> None:  # noqa: B027 (most engines have nothing to free)
@@ -91,7 +92,30 @@ class Engine(ABC):
         return [completions[index] for index in range(len(requests))]
 
 
-def check_weights(expected: Mapping[str, torch.Size], given: Mapping[str, torch.Tensor]) -> None:
+class ModelEngine(Engine):
+    """An engine whose model is in this process."""
+
+    model: nn.Module
+    device: torch.device
+    pad_id: int
+
+    @torch.no_grad()
+    def load_weights(self, version: int, weights: dict[str, Tensor]) -> None:
+        """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""
+        own = stored_tensors(self.model)
+        # Before anything is copied: copy_ would broadcast a row over a matrix.
+        check_weights({name: tensor.shape for name, tensor in own.items()}, weights)
+        for name, tensor in own.items():
+            tensor.copy_(weights[name])
+        self.version = version
+
+    def padded(self, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """`left_padded`, on the engine's device."""
+        ids, mask = left_padded(prompts, self.pad_id)
+        return ids.to(self.device), mask.to(self.device)
+
+
+def check_weights(expected: Mapping[str, torch.Size], given: Mapping[str, Tensor]) -> None:
     """Raise ValueError naming weights that are missing, unknown or of another shape than in the engine's model."""
     if expected.keys() != given.keys():
         raise ValueError(f"Weights do not fit the engine's model: {sorted(expected.keys() ^ given.keys())[:5]}")
@@ -100,12 +124,11 @@ def check_weights(expected: Mapping[str, torch.Size], given: Mapping[str, torch.
             raise ValueError(f"Weight {name} is {list(given[name].shape)}, the engine's model has {list(shape)}")
 
 
-def view_as_tensors(weights: Mapping[str, np.ndarray | torch.Tensor]) -> dict[str, torch.Tensor]:
+def view_as_tensors(weights: Mapping[str, np.ndarray | Tensor]) -> dict[str, Tensor]:
     """Weights as tensors, without a copy of those that are arrays. Ray's arrays are read-only: so are these."""
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         return {
-            name: given if isinstance(given, torch.Tensor) else torch.from_numpy(given)
-            for name, given in weights.items()
+            name: given if isinstance(given, Tensor) else torch.from_numpy(given) for name, given in weights.items()
         }
 
 
@@ -127,3 +150,24 @@ def end_token_ids(model_path: str, tokenizer: PreTrainedTokenizerBase) -> set[in
         configured = next((ids for ids in of_both if ids is not None), None)
     ends = {tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])}
     return {token for token in ends if token is not None}
+
+
+def left_padded(prompts: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
+    """Token ids, left-padded to the longest prompt, and their attention mask: int64 [B, P] each."""
+    longest = max(map(len, prompts))
+    ids = np.full((len(prompts), longest), pad_id)
+    mask = np.zeros((len(prompts), longest), dtype=np.int64)
+    for row, prompt in enumerate(prompts):
+        ids[row, longest - len(prompt) :] = prompt
+        mask[row, longest - len(prompt) :] = 1
+    return torch.from_numpy(ids), torch.from_numpy(mask)
+
+
+def device_of(config: Config) -> str:
+    """The device of such a model."""
+    return "cuda" if torch.cuda.is_available() and config.learner.device != "cpu" else "cpu"
+
+
+def padding_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The token that prompts are padded with; masked, so any will do where the tokenizer has none."""
+    return int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0)

@@ -9,15 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBase
 
 from algorithms.keyed_sampling import keyed_uniform, sample_tokens
 from ares.config import Config
-from ares.engines.decoding import Decoding
-from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids
-from ares.engines.model_engine import ModelEngine, device_of, padding_id
+from ares.engines.engine import Completion, ModelEngine, Request, SamplingSettings, device_of, end_token_ids, padding_id
 from ares.engines.stop_strings import StopStrings
-from ares.models import return_free_memory
+from ares.models import growing_cache, return_free_memory
 
 
 class TransformersEngine(ModelEngine):
@@ -38,7 +37,7 @@ class TransformersEngine(ModelEngine):
         self.end_ids = torch.tensor(sorted(end_ids), device=self.device)
         self.pad_id = pad_id
         self.tokenizer = tokenizer
-        self.never: torch.Tensor | None = None
+        self.never: Tensor | None = None
         """Added to the logits [V], to exclude tokens; None: nothing."""
         self.version: int | None = None
 
@@ -85,7 +84,7 @@ class TransformersEngine(ModelEngine):
         return_free_memory()
         yield responses.completions(rows)
 
-    def prompt_inputs(self, requests: list[Request], ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+    def prompt_inputs(self, requests: list[Request], ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
         """The model's inputs for prompts [B, P] in its first pass, with position_ids [..., B, P]."""
         return {"input_ids": ids, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
 
@@ -96,7 +95,7 @@ class TransformersEngine(ModelEngine):
         begun = [request.prompt_token_ids[len(request.prompt_token_ids) - request.begun :] for request in requests]
         return StopStrings(self.tokenizer, [request.stops for request in requests], begun)
 
-    def _distinct_prompts(self, requests: list[Request]) -> tuple[list[Request], torch.Tensor]:
+    def _distinct_prompts(self, requests: list[Request]) -> tuple[list[Request], Tensor]:
         """One request for each distinct prompt and its media, and for each request [B] the index of its prompt."""
         numbers: dict[Any, int] = {}
         distinct: list[Request] = []
@@ -107,10 +106,43 @@ class TransformersEngine(ModelEngine):
         return distinct, torch.tensor(of_rows, device=self.device)
 
 
+class Decoding:
+    """The model's side of a call: the key-value cache, positions and mask of its unfinished rows."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.cache = growing_cache(model.config)
+
+    def read(self, inputs: dict[str, Tensor], mask: Tensor, prompt_of: Tensor) -> Tensor:
+        """Logits [B, V] of the first token of each row. inputs: prompts [P, T]; mask: [P, T]; prompt_of: [B]."""
+        logits = self._logits(mask, inputs)
+        self.positions = inputs["position_ids"][..., prompt_of, -1:]
+        self.mask = mask[prompt_of]
+        self.cache.batch_select_indices(prompt_of)
+        return logits[prompt_of]
+
+    def answer(self, drawn: Tensor) -> Tensor:
+        """Logits [B, V] of the token after each row's latest, drawn [B]."""
+        self.positions = self.positions + 1
+        self.mask = torch.nn.functional.pad(self.mask, (0, 1), value=1)
+        return self._logits(self.mask, {"input_ids": drawn[:, None], "position_ids": self.positions})
+
+    def keep(self, going: Tensor) -> None:
+        """Keep only these rows (bool [B])."""
+        self.positions = self.positions[..., going, :]
+        self.cache.batch_select_indices(going.nonzero()[:, 0])
+        self.mask = self.mask[going]
+
+    def _logits(self, mask: Tensor, inputs: dict[str, Tensor]) -> Tensor:
+        passed = self.model(attention_mask=mask, past_key_values=self.cache, use_cache=True, logits_to_keep=1, **inputs)
+        logits: Tensor = passed.logits[:, -1]
+        return logits
+
+
 class _Responses:
     """The growing responses of a call."""
 
-    def __init__(self, count: int, limit: int, end_ids: torch.Tensor, pad_id: int) -> None:
+    def __init__(self, count: int, limit: int, end_ids: Tensor, pad_id: int) -> None:
         device = end_ids.device
         self.end_ids = end_ids
         self.tokens = torch.full((count, limit), pad_id, device=device)
@@ -118,20 +150,18 @@ class _Responses:
         self.lengths = torch.full((count,), limit, device=device)
         self.stopped = torch.zeros(count, dtype=torch.bool, device=device)
 
-    def add(
-        self, rows: torch.Tensor, place: int, drawn: torch.Tensor, log_probs: torch.Tensor, going: torch.Tensor
-    ) -> torch.Tensor:
+    def add(self, rows: Tensor, place: int, drawn: Tensor, log_probs: Tensor, going: Tensor) -> Tensor:
         """Append a token to each row [R]; returns which of those in `going` it ends: bool [R]."""
         self.tokens[rows, place], self.log_probs[rows, place] = drawn, log_probs
         return self.end(rows, place, torch.isin(drawn, self.end_ids) & going)
 
-    def end(self, rows: torch.Tensor, place: int, ended: torch.Tensor) -> torch.Tensor:
+    def end(self, rows: Tensor, place: int, ended: Tensor) -> Tensor:
         """End the rows [R] marked in `ended` [R] with the token at `place`; returns `ended`."""
         self.lengths[rows] = torch.where(ended, place + 1, self.lengths[rows])
         self.stopped[rows] |= ended
         return ended
 
-    def completions(self, rows: torch.Tensor) -> list[tuple[int, Completion]]:
+    def completions(self, rows: Tensor) -> list[tuple[int, Completion]]:
         """The responses of rows [R], each with its index in the call."""
         of_rows = zip(
             rows.tolist(),

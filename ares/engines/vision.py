@@ -12,8 +12,7 @@ from transformers import AutoModelForImageTextToText, PreTrainedTokenizerBase
 
 from ares.config import Config, DataConfig
 from ares.data import MediaReader
-from ares.engines.engine import Request, end_token_ids
-from ares.engines.model_engine import device_of, padding_id
+from ares.engines.engine import Request, device_of, end_token_ids, padding_id
 from ares.engines.transformers import TransformersEngine
 from ares.models import Pictures, VisionInputs, never_sampled
 

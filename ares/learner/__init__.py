@@ -3,7 +3,6 @@
 Plain torch and transformers, without Ray or Prefect. Not covered: the processes it runs in (ares/workers).
 """
 
-from ares.learner.kl_controllers import kl_controller, loss_controller
 from ares.learner.learner import Learner, UpdateResult
 from ares.learner.ranks import Ranks
 
@@ -11,6 +10,4 @@ __all__ = [
     "Learner",
     "Ranks",
     "UpdateResult",
-    "kl_controller",
-    "loss_controller",
 ]

@@ -29,7 +29,6 @@ from algorithms.losses import (
 from algorithms.protocol import DataProto
 from ares.config import POLICY_LOSSES, Config
 from ares.learner import checkpoints
-from ares.learner.kl_controllers import loss_controller
 from ares.learner.micro_batch import Means, MicroBatch
 from ares.learner.optimizer import adamw, move_moments, take_step
 from ares.learner.ranks import Ranks
@@ -41,6 +40,7 @@ from ares.models import (
     micro_batches,
     persistent_buffers,
     return_free_memory,
+    warn_of_memory,
 )
 
 MISMATCH = ("mismatch/ratio_mean", "mismatch/kl", "mismatch/k3", "mismatch/logprob_diff_mean")
@@ -78,6 +78,10 @@ class Learner:
         elif kl.placement != "none":
             self.reference = load_model(config, device).frozen()
         self.critic = Critic(config.model, device) if config.algorithm.advantage.needs_values else None
+        models = filter(None, (self.policy.model, self.critic))
+        trained = sum(p.numel() for model in models for p in model.parameters() if p.requires_grad)
+        if not self.sharded and (told := warn_of_memory(self.policy, config, trained, self.device)):
+            self.policy.notes.append(told)
         if self.sharded:
             self._shard()
         self.optimizer = adamw(self.policy.model, config.learner.lr, config.learner)
@@ -218,7 +222,10 @@ class Learner:
             "actor/skipped_updates": float(skipped),
             "actor/optimizer_steps": float(self.optimizer_steps),
         }
-        yield UpdateResult(metrics, controller.state_dict() if controller else None)
+        if controller is None:
+            yield UpdateResult(metrics)
+        else:
+            yield UpdateResult(metrics | controller.metrics(), controller.state_dict())
 
     def _move_moments(self, device: torch.device) -> None:
         if self.config.learner.offload_optimizer:
@@ -377,7 +384,7 @@ class Learner:
         )
 
     def _beta_controller(self, state: dict[str, Any] | None) -> KLController | None:
-        controller = loss_controller(self.config.algorithm.kl) if state is not None else None
+        controller = self.config.algorithm.kl.make_loss_controller() if state is not None else None
         if controller is not None and state is not None:
             controller.load_state_dict(state)
         return controller

@@ -7,9 +7,9 @@ Covered: causal, masked-diffusion and vision-language models behind one interfac
 from ares.models.architecture import ModelError, check_architecture
 from ares.models.causal import Critic, LanguageModel
 from ares.models.kinds import load_model
-from ares.models.lora import AdaptedLayers, WithoutAdapters, adapted_layers, add_adapters, merged_weights, peft_settings
+from ares.models.lora import WithoutAdapters, adapted_layers, add_adapters, merged_weights, peft_settings
 from ares.models.masked_diffusion import MaskedLanguageModel, empty_model
-from ares.models.memory import return_free_memory
+from ares.models.memory import OutOfMemory, naming_settings, return_free_memory, settings_against, warn_of_memory
 from ares.models.packing import RowSizes, micro_batches, share_rows
 from ares.models.policy_model import Pass, PolicyModel, ReferenceModel
 from ares.models.sharding import shard
@@ -26,11 +26,11 @@ from ares.models.weights import (
 
 __all__ = [
     "PUBLISHED_AS",
-    "AdaptedLayers",
     "Critic",
     "LanguageModel",
     "MaskedLanguageModel",
     "ModelError",
+    "OutOfMemory",
     "Pass",
     "Pictures",
     "PolicyModel",
@@ -49,13 +49,16 @@ __all__ = [
     "load_model",
     "merged_weights",
     "micro_batches",
+    "naming_settings",
     "never_sampled",
     "peft_settings",
     "persistent_buffers",
     "placeholder_ids",
     "quiet_transformers",
     "return_free_memory",
+    "settings_against",
     "shard",
     "share_rows",
     "stored_tensors",
+    "warn_of_memory",
 ]

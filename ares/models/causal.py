@@ -22,7 +22,7 @@ from ares.models.packed_attention import can_regroup, narrow_windows, no_mask, r
 from ares.models.packing import Layout, RowSizes, layout
 from ares.models.policy_model import Pass, ReferenceModel, TokenLogProbs
 from ares.models.sharding import GatheredModel
-from ares.models.weights import read_weights, transformed
+from ares.models.weights import read_weights
 
 Decode = Callable[..., Tensor]
 """(ids [sequences, width], layout, batch) → hidden states [sequences, width, H]; rows do not attend to each other."""
@@ -255,12 +255,14 @@ def _together_and_alone(decode: Decode, vocabulary: int, device: torch.device, p
 
 
 @torch.no_grad()
-def check_head(model: Any, head: Any, decode: Callable[[Tensor], Tensor], path: str, **how: Any) -> float:
+def check_head(
+    model: Any, head: Any, decode: Callable[[Tensor], Tensor], path: str, scaled: bool = True, **how: Any
+) -> float:
     """The factor by which a model scales its head's logits.
 
     decode: ids [1, N] → the decoder's hidden states, which must be what the model gives its head. Raises ModelError
-    where they are not, where logits are capped, and where no setting names the factor. A cap shows only in large
-    logits, so the head's input is also tried scaled up.
+    where they are not, where logits are capped, and where no setting names the factor (not `scaled`: unless it is 1). A
+    cap shows only in large logits, so the head's input is also tried scaled up.
     """
     ids = torch.arange(4, device=head.weight.device)[None]
 
@@ -287,8 +289,10 @@ def check_head(model: Any, head: Any, decode: Callable[[Tensor], Tensor], path: 
         )
     _, *large = passed(LARGE_LOGIT / float(small[0].abs().max().clamp(min=1e-6)))
     scale = logit_scale(model.config, [small, large])
-    if scale is None:
-        raise ModelError(transformed(type(model).__name__, path))
+    if scale is None or (not scaled and scale != 1.0):
+        raise ModelError(
+            f"{path}: {type(model).__name__} transforms its logits after the output head, which ares does not reproduce"
+        )
     return scale
 
 

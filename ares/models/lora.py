@@ -5,9 +5,8 @@ Covered: adding adapters, listing the adapted layers, switching adapters off, me
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,23 +18,6 @@ from ares.models.policy_model import Pass, PolicyModel, TokenLogProbs
 
 if TYPE_CHECKING:
     from peft import LoraConfig as PeftLoraConfig
-
-
-@dataclass(frozen=True)
-class AdaptedLayers:
-    """The layers that model.lora adapts."""
-
-    layers: Mapping[str, int]
-    """Number of adapted layers by name."""
-    unmatched: tuple[str, ...]
-    """Targets that match no layer."""
-    trained: int
-    parameters: int
-
-    def __str__(self) -> str:
-        told = ", ".join(f"{name} × {count}" for name, count in self.layers.items())
-        share = f"LoRA trains {100 * self.trained / self.parameters:.3g} % of {self.parameters:,} parameters: {told}"
-        return share + (f"; no layer is called {', '.join(self.unmatched)}" if self.unmatched else "")
 
 
 def add_adapters(model: Any, config: ModelConfig) -> None:
@@ -66,8 +48,11 @@ def peft_settings(config: ModelConfig) -> "PeftLoraConfig":
     )
 
 
-def adapted_layers(model: Any, config: ModelConfig) -> AdaptedLayers:
-    """Add adapters to a model on the meta device and list the adapted layers. Raises ModelError."""
+def adapted_layers(model: Any, config: ModelConfig) -> str:
+    """Add adapters to a model on the meta device; says which layers they adapt, how often, and what they train.
+
+    Raises ModelError where no layer has the name of a target.
+    """
     from peft import inject_adapter_in_model
 
     assert config.lora is not None
@@ -82,9 +67,11 @@ def adapted_layers(model: Any, config: ModelConfig) -> AdaptedLayers:
         ) from error
     places = [name for name, _ in model.named_parameters() if ".lora_A." in name]
     layers = Counter(name.partition(".lora_A.")[0].rpartition(".")[2] for name in places)
-    unmatched = tuple(target for target in config.lora.targets if target.rpartition(".")[2] not in layers)
+    unmatched = [target for target in config.lora.targets if target.rpartition(".")[2] not in layers]
     trained = sum(parameter.numel() for name, parameter in model.named_parameters() if "lora_" in name)
-    return AdaptedLayers(layers, unmatched, trained, parameters)
+    told = ", ".join(f"{name} × {count}" for name, count in layers.items())
+    share = f"LoRA trains {100 * trained / parameters:.3g} % of {parameters:,} parameters: {told}"
+    return share + (f"; no layer is called {', '.join(unmatched)}" if unmatched else "")
 
 
 @contextmanager
@@ -108,17 +95,15 @@ def merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
     adapted = {getattr(layer.get_base_layer(), getattr(layer, "parameter_name", "weight")): layer for layer in layers}
     for name, parameter in model.named_parameters():
         if "lora_" not in name:
-            yield name.replace(".base_layer", ""), _merged(parameter, adapted.get(parameter)).detach()
+            layer = adapted.get(parameter)
+            merged = parameter if layer is None else parameter + layer.get_delta_weight("default")
+            yield name.replace(".base_layer", ""), merged.detach()
 
 
 def _lora_layers(model: Any) -> list[Any]:
     from peft.tuners.lora import LoraLayer
 
     return [module for module in model.modules() if isinstance(module, LoraLayer)]
-
-
-def _merged(parameter: Tensor, layer: Any) -> Tensor:
-    return parameter if layer is None else parameter + layer.get_delta_weight("default")
 
 
 class WithoutAdapters:

@@ -23,7 +23,7 @@ from ares.models.architecture import ModelError, read_settings, refuse_softcaps
 from ares.models.causal import check_head, freeze, set_mode, without_dropout
 from ares.models.packing import RowSizes
 from ares.models.policy_model import Pass, ReferenceModel, TokenLogProbs
-from ares.models.weights import read_weights, transformed
+from ares.models.weights import read_weights
 
 PER_ITERATION = "iteration_"
 """Prefix of fields [B, I, …] with a value for each iteration of an update."""
@@ -169,8 +169,7 @@ class MaskedLanguageModel:
             states: Tensor = self.decoder(input_ids=ids).last_hidden_state
             return states
 
-        if check_head(self.model, self.head, hidden, path) != 1.0:
-            raise ModelError(transformed(type(self.model).__name__, path))
+        check_head(self.model, self.head, hidden, path, scaled=False)
         ids = torch.arange(4, device=self.head.weight.device)[None]
         other = ids.clone()
         other[0, -1] = 5

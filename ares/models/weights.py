@@ -1,9 +1,9 @@
 """A model's weights: checking its files, reading them, naming the tensors that are stored.
 
 Covered: safetensors and legacy .bin files, whole or in shards, under transformers' own renaming and tying; a tokenizer
-that exceeds the vocabulary; logits that are transformed after the head. All this is checked from headers, with the
-model on the meta device, before anything starts; NaN when weights are read. Not covered: headers of a hub's model that
-is not downloaded yet (loading makes the same checks).
+that exceeds the vocabulary. All this is checked from headers, with the model on the meta device, before anything
+starts; NaN when weights are read. Not covered: headers of a hub's model that is not downloaded yet (loading makes the
+same checks), logits that are transformed after the head (ares/models/causal.py).
 """
 
 import json
@@ -27,7 +27,7 @@ from transformers import (
 from transformers.utils import logging
 
 from ares.config import ModelConfig
-from ares.models.architecture import ModelError, first_sentence, logit_scale, read_settings
+from ares.models.architecture import ModelError, first_sentence, read_settings
 from ares.models.transformers_internals import load_with_report, read_headers
 
 PUBLISHED_AS: dict[str, Any] = {
@@ -45,8 +45,8 @@ SHOWN = 3
 def check_weight_files(config: ModelConfig) -> Any:
     """Check the headers of a model's files; returns the model on the meta device.
 
-    Raises ModelError where a tensor is missing, unexpected or of another shape, where a file is damaged, where the
-    architecture is unknown, and where logits are transformed after the head.
+    Raises ModelError where a tensor is missing, unexpected or of another shape, where a file is damaged, and where the
+    architecture is unknown.
     """
     settings = read_settings(config)
     kind = PUBLISHED_AS[config.family]
@@ -56,8 +56,6 @@ def check_weight_files(config: ModelConfig) -> Any:
         if (headers := _headers(config.location)) is not None:
             model, info = load_with_report(type(model), None, settings, state_dict=headers, device_map={"": "meta"})
             check_loaded(info, config.path, type(model).__name__, settings)
-    if config.family != "masked_diffusion" and _transforms_logits(model):
-        raise ModelError(transformed(type(model).__name__, config.path))
     return model
 
 
@@ -134,11 +132,6 @@ def check_vocabulary(
                 f"model.path={path}: the end token {number!r} is none of the {sayable} tokens that the model can say, "
                 "so no response would end (eos_token_id in generation_config.json, config.json and the tokenizer)"
             )
-
-
-def transformed(kind: str, path: str) -> str:
-    """The error message for a model that transforms its logits in a way that its settings do not name."""
-    return f"{path}: {kind} transforms its logits after the output head, which ares does not reproduce"
 
 
 def stored_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -233,61 +226,6 @@ def _cached(path: str, name: str) -> Path | None:
     """A file of a hub's model, if it is on this machine."""
     file = try_to_load_from_cache(path, name)
     return Path(file) if isinstance(file, str) else None
-
-
-class _Hidden(tuple[Tensor]):
-    """A decoder's output: hidden states, and None for any other field."""
-
-    __slots__ = ()
-
-    @property
-    def last_hidden_state(self) -> Tensor:
-        return self[0]
-
-    def __getattr__(self, name: str) -> None:
-        return None
-
-
-class _Decoder(nn.Module):
-    """Takes the decoder's place and returns fixed hidden states."""
-
-    def __init__(self, hidden: Tensor) -> None:
-        super().__init__()
-        self.hidden = hidden
-
-    def forward(self, *inputs: Any, **named: Any) -> _Hidden:
-        return _Hidden((self.hidden,))
-
-
-def _transforms_logits(model: Any) -> bool:
-    """Whether logits are capped after the head, or scaled by a factor that no setting names.
-
-    Tried with a small head behind a stand-in decoder. False where the model does not work without its own decoder:
-    loading tries again.
-    """
-    name, head = model.base_model_prefix, model.get_output_embeddings()
-    if head is None or not hasattr(model, name):
-        return False
-    decoder = getattr(model, name)
-    generator = torch.Generator().manual_seed(0)
-    small = nn.Linear(head.weight.shape[1], 8, bias=head.bias is not None)
-    with torch.no_grad():
-        for parameter in small.parameters():
-            parameter.normal_(generator=generator)
-    hidden = torch.randn(1, 4, head.weight.shape[1], generator=generator)
-    model.set_output_embeddings(small)
-    tried = []
-    try:
-        with torch.no_grad():
-            for size in (1.0, 1e3):
-                setattr(model, name, _Decoder(size * hidden))
-                tried.append((small(size * hidden), model(input_ids=torch.arange(4)[None], use_cache=False).logits))
-    except (AttributeError, TypeError, RuntimeError, ValueError, NotImplementedError):
-        return False
-    finally:
-        setattr(model, name, decoder)
-        model.set_output_embeddings(head)
-    return logit_scale(model.config, tried) is None
 
 
 def _tensors(names: list[str]) -> str:

@@ -118,7 +118,7 @@ class Display:
             soft_wrap=True,
         )
         if self.run.adapted is not None:
-            self.console.print(str(self.run.adapted), markup=False)
+            self.console.print(self.run.adapted, markup=False)
         if self.run.commit is None:
             self.console.print("bootstrap: one pass over the train set …", style="dim")
         else:

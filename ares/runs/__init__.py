@@ -8,6 +8,7 @@ from ares.runs.difference import first_difference
 from ares.runs.digests import check_model, model_digest, run_files
 from ares.runs.doctor import findings
 from ares.runs.export import export
+from ares.runs.gguf import import_gguf
 from ares.runs.lineage import fork, share_bootstrap
 from ares.runs.retention import Policy, collect
 from ares.runs.run import MakeWorkers, Run, code_version, drawn_identity, identity_of, read_config, under_way
@@ -31,6 +32,7 @@ __all__ = [
     "first_difference",
     "fork",
     "identity_of",
+    "import_gguf",
     "may_be_retried",
     "model_digest",
     "read_config",

@@ -7,6 +7,8 @@ Not covered: upload.
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from ares.learner import checkpoints
 from ares.models import PUBLISHED_AS, ModelError, check_weight_files
 from ares.runs.digests import check_model
 from ares.runs.run import read_config
-from ares.store import Ref, RunStore, StoreError, run_store
+from ares.store import Ref, RunStore, StoreError, files_in, run_store
 
 SAMPLE = "def f(x):\n    return x + 12.5  # A naïve “test”, 3 < 4.\n"
 """What both tokenizers must turn into the same tokens."""
@@ -33,24 +35,34 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
     Full weights are written in the dtype of the original model. With model.lora the adapters are written, or with
     `merge` the merged model. Raises StoreError, and then leaves nothing behind.
     """
-    _check_new(out)
     disable_progress_bar()  # one for reading the weights, one for writing them
     store = run_store(run)
     config = read_config(store)
     check_model(store, config)
     version, checkpoint = _checkpoint(store, step)
     adapters_only = config.model.lora is not None and not merge
+    with new_folder(out) as partial:
+        _write(config, store.path(checkpoint), adapters_only, partial)
+        _check_written(config.model, partial, adapters_only)
+    return version
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A temporary folder that becomes `out` at the end; after an error nothing is left. Raises StoreError."""
+    _check_new(out)
     partial = out.absolute().with_name(f".{out.absolute().name}.{os.getpid()}.partial")
     try:
         partial.mkdir(parents=True)
-        _write(config, store.path(checkpoint), adapters_only, partial)
-        _check_written(config.model, partial, adapters_only)
+        yield partial
+        common = partial.stat().st_mode & 0o666  # permissions obey the umask; safetensors writes for the owner alone
+        for file in files_in(partial):
+            file.chmod(common)
         os.rename(partial, out)
     except (OSError, SafetensorError) as error:
         raise StoreError(f"{out} cannot be written: {getattr(error, 'strerror', None) or error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return version
 
 
 def _check_new(out: Path) -> None:
@@ -90,10 +102,6 @@ def _write(config: Config, checkpoint: Path, adapters_only: bool, folder: Path) 
     load_tokenizer(config.model.path, config.model.trust_remote_code).save_pretrained(folder)
     if config.model.family == "vision_language":
         AutoImageProcessor.from_pretrained(config.model.location, backend="pil").save_pretrained(folder)
-    common = folder.stat().st_mode & 0o666  # a folder's permissions obey the umask; safetensors writes for the owner
-    for file in folder.rglob("*"):
-        if file.is_file():
-            file.chmod(common)
 
 
 def _check_written(model: ModelConfig, folder: Path, adapters_only: bool) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from algorithms.entropy import trigger_vocabulary
-from ares.config import Config, ConfigError, differences, fingerprint, from_dict
+from ares.config import Config, ConfigError, changes_only_rounding, differences, fingerprint, from_dict
 from ares.data import (
     DataError,
     Problems,
@@ -35,7 +35,7 @@ from ares.data import (
 )
 from ares.engines import end_token_ids, padding_id
 from ares.grading import Grader, load_grader, try_on
-from ares.models import AdaptedLayers, adapted_layers, check_architecture, check_vocabulary, check_weight_files
+from ares.models import adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.conductor import Conductor, PlainConductor
 from ares.runs.digests import check_same, digests_of
 from ares.runs.doctor import describe_machine, with_this_machine
@@ -72,21 +72,25 @@ class Run:
         self.drawn = drawn or identity
         """Identity of the bootstrap's DRAWN phases."""
         self.progress = Progress()
-        self.adapted: AdaptedLayers | None = None
+        self.adapted: str | None = None
         """The layers that model.lora adapts, if it is set."""
+        self.changes: list[str] = []
+        """Settings of the run that this resume changes; they change rounding alone."""
         self.fork = store.fork()
         self.grader = grader
         self.pad_id = padding_id(tokenizer)
         self.is_trigger = _triggers(config.algorithm.entropy.trigger_tokens, tokenizer)
 
     @classmethod
-    def open(cls, config: Config, name: str, runs: Path, made_by: MakeWorkers = PlainWorkers) -> "Run":
+    def open(
+        cls, config: Config, name: str, runs: Path, made_by: MakeWorkers = PlainWorkers, may_round: bool = False
+    ) -> "Run":
         """Check everything that can be checked, start the grader, then create the run or resume the existing one.
 
-        Raises what `check` raises; and, still before anything is written, SandboxUnavailable, or RewardError if the
-        first call of a user's grader fails.
+        may_round: settings that change rounding alone may differ from the run's own. Raises what `check` raises; and,
+        still before anything is written, SandboxUnavailable, or RewardError if the first call of a user's grader fails.
         """
-        run, digests = cls.check(config, name, runs, made_by)
+        run, digests = cls.check(config, name, runs, made_by, may_round)
         run.grader.start()
         try:
             if config.reward.is_the_users and not run.store.has_commits():
@@ -119,13 +123,18 @@ class Run:
                     "config": self.config.model_dump(mode="json"),
                     "machines": with_this_machine(self.store.name, known.get("machines", [])),
                 }
+                if self.changes:
+                    logger.warning("%s goes on with %s", self.store.name, ", ".join(self.changes))
+                    last = self.store.last_commit()
+                    change = {"after_step": None if last is None else last.step, "settings": self.changes}
+                    now |= {"fingerprint": fingerprint(self.config), "changes": [*known.get("changes", []), change]}
                 self.store.write_run(known | now)
             else:
                 self.store.write_run(description_of(self.config, self.store.name, digests))
 
     @classmethod
     def check(
-        cls, config: Config, name: str, runs: Path, made_by: MakeWorkers = PlainWorkers
+        cls, config: Config, name: str, runs: Path, made_by: MakeWorkers = PlainWorkers, may_round: bool = False
     ) -> tuple["Run", dict[str, Any]]:
         """Check everything that can be checked; the run, and the digests of data, weights and files.
 
@@ -170,7 +179,7 @@ class Run:
                   drawn_identity(config, digests), made_by)  # fmt: skip
         run.adapted = adapted_layers(model, config.model) if config.model.lora is not None else None
         if store.exists() or store.has_commits():  # commits without a run.json are refused
-            _check_same(store, config, digests)
+            run.changes = _check_same(store, config, digests, may_round)
         return run, digests
 
     def restore(self) -> None:
@@ -346,13 +355,23 @@ def code_version() -> str:
     return commit.stdout.strip() + ("+changes" if changes.stdout.strip() else "")
 
 
-def _check_same(store: RunStore, config: Config, digests: dict[str, Any]) -> None:
+def _check_same(store: RunStore, config: Config, digests: dict[str, Any], may_round: bool) -> list[str]:
+    """Raise StoreError or ConfigError where settings, data or weights are other ones than the run's.
+
+    Returns the settings that may differ, and do.
+    """
     description = _description(store)
     changed = differences(from_dict(description["config"], str(store.directory / "run.json")), config)
-    if changed:
+    rounding = [change for change in changed if changes_only_rounding(change)]
+    if len(rounding) < len(changed) or (changed and not may_round):
+        hint = ""
+        if rounding:
+            names = ", ".join(change.partition(":")[0] for change in rounding)
+            hint = f" `ares resume {store.name} SETTING=VALUE` may change {names}: by rounding alone."
         raise StoreError(
             f"Run {store.name!r} was started with other settings, and they change results:\n  "
             + "\n  ".join(changed)
-            + "\nTake the old ones, or start another run with --run."
+            + f"\nTake the old ones, or start another run with --run.{hint}"
         )
     check_same(store.name, config, description["digests"], digests)
+    return rounding

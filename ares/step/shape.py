@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from algorithms.buckets import BUCKETS
 from algorithms.entropy import (
     entropy_percentile_thresholds,
     hwe_count,
@@ -91,6 +92,9 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     if config.algorithm.policy.old_log_probs == "learner":  # else the update measures the mismatch
         metrics |= mismatch
     metrics = state.metrics() | metrics | batch_metrics(batch, rewards, parts, scored, truncated)
+    for bucket in BUCKETS if state.beta is not None else ():
+        if (name := f"bucket/{bucket}/kl_coef") in metrics:
+            metrics[name] *= float(state.beta.coefficients([bucket])[0])
     metrics |= {"reward/accuracy": mean_accuracy(batch, graded), "reward/unscored": float((~graded).sum())}
     batch.batch["response_mask"] = mask_truncated(batch.tensor("response_mask"), ~learnt.numpy())
     return metrics
@@ -164,9 +168,12 @@ def _kl(batch: DataProto, state: RunState, config: Config) -> dict[str, float]:
             settings.relax_scope,
             config.algorithm.entropy.window,
         )
-    metrics, own = seen.metrics(coefficients), state.kl.metrics()
-    # A controller with one coefficient reports it exactly; a mean of equal numbers may round.
-    metrics |= {name: own[name] for name in metrics.keys() & own.keys()}
+    if state.beta is not None:  # in the loss β multiplies it
+        metrics = seen.metrics(coefficients * state.beta.coefficients(difficulty))
+    else:
+        metrics, own = seen.metrics(coefficients), state.kl.metrics()
+        # A controller with one coefficient reports it exactly; a mean of equal numbers may round.
+        metrics |= {name: own[name] for name in metrics.keys() & own.keys()}
     state.kl.update(seen)
     return metrics
 

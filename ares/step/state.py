@@ -15,7 +15,6 @@ from algorithms.entropy import ThresholdTracker
 from algorithms.kl_controllers import KLController
 from ares.config import Config
 from ares.data import Cursor
-from ares.learner import kl_controller, loss_controller
 from ares.step.rewards import observe_tests, running_pass_rates
 from ares.step.slots import SECOND_TURN_SLOT
 from rewards.pass_rates import RunningPassRates
@@ -69,8 +68,8 @@ class RunState:
             step=-1,
             difficulty=DifficultyTracker(settings, config.train.seed if settings.shuffled else None),
             threshold=ThresholdTracker(config.algorithm.entropy.threshold_ema),
-            kl=kl_controller(kl),
-            beta=loss_controller(kl),
+            kl=kl.make_controller(),
+            beta=kl.make_loss_controller(),
             cursor=Cursor(config.train.seed, train_size),
             tests=running_pass_rates(config),
         )

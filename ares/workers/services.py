@@ -14,8 +14,9 @@ from transformers import AutoTokenizer
 
 from algorithms.protocol import DataProto
 from ares.config import ENGINES, Config
-from ares.engines import Engine, Request, SamplingSettings, view_as_tensors
+from ares.engines import Completion, Engine, Request, SamplingSettings, view_as_tensors
 from ares.learner import Learner, Ranks, UpdateResult
+from ares.models import naming_settings
 from ares.store import Ref, RunStore
 
 
@@ -38,7 +39,8 @@ class LearnerService:
 
     def experience(self, batch: Ref, target: str) -> Ref | None:
         """Write what the policy measures of a batch (log-probs, entropies, values) to `target`."""
-        measured = self.learner.experience(DataProto.load(self.store.path(batch)))
+        with naming_settings(self.config, "learner"):
+            measured = self.learner.experience(DataProto.load(self.store.path(batch)))
         return None if self.rank else self.store.write_file(target, measured.save)
 
     def mismatch(self, rows: DataProto, temperature: float) -> dict[str, float]:
@@ -47,7 +49,8 @@ class LearnerService:
 
     def update(self, batch: Ref, beta: dict[str, Any] | None) -> Iterator[int | UpdateResult]:
         """One training step: yields the number of each finished optimiser step, then the result."""
-        yield from self.learner.updates(DataProto.load(self.store.path(batch)), beta)
+        with naming_settings(self.config, "learner"):
+            yield from self.learner.updates(DataProto.load(self.store.path(batch)), beta)
 
     def weights(self) -> dict[str, np.ndarray]:
         """The policy's weights, as arrays in main memory. Sharded, all ranks must call."""
@@ -104,7 +107,7 @@ class EngineService:
 
     def generate(self, requests: list[Request], settings: SamplingSettings) -> Iterator[pd.DataFrame]:
         """Sample; yields finished rows by request: token_ids, log_probs, finish_reason, the decoded response."""
-        for finished in self.engine.stream(requests, settings):
+        for finished in self._sampled(requests, settings):
             completions = [completion for _, completion in finished]
             texts = self.tokenizer.batch_decode(
                 [completion.token_ids.tolist() for completion in completions], skip_special_tokens=True
@@ -119,6 +122,10 @@ class EngineService:
                 columns["token_entropies"] = [completion.entropies for completion in completions]
                 columns["canvas"] = [completion.canvas for completion in completions]
             yield pd.DataFrame(columns, index=[index for index, _ in finished])
+
+    def _sampled(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
+        with naming_settings(self.config, "engine"):
+            yield from self.engine.stream(requests, settings)
 
 
 def _wait_for_gpu() -> None:

@@ -1,9 +1,9 @@
 """The command `ares`.
 
 Covered: train, resume, status, inspect, doctor, profiles. Added from the modules beside this one:
-settings and new, ablate and report, eval, fork, diff and gc, export, data, sandbox, up and down. What only one command
-needs is imported by it, so that `ares --help` and completion answer at once. A known error meets the user here, once,
-without a trace.
+settings and new, ablate and report, eval, fork, diff and gc, export and import, data, sandbox, up and down. What only
+one command needs is imported by it, so that `ares --help` and completion answer at once. A known error meets the user
+here, once, without a trace.
 """
 
 import argparse
@@ -58,6 +58,7 @@ app.command("report")(ablate_cli.report)
 app.command("eval")(evaluate)
 for command in (runs_cli.fork, runs_cli.diff, runs_cli.verify, runs_cli.export, runs_cli.gc):
     app.command()(command)
+app.command("import")(runs_cli.import_gguf)
 app.command()(up)
 app.command()(down)
 
@@ -104,7 +105,10 @@ def resume(
     overrides: Overrides = None,
     plain: Plain = False,
 ) -> None:
-    """Resume a run with the settings it was started with (train.steps=… makes it longer)."""
+    """Resume a run with the settings it was started with (train.steps=… makes it longer).
+
+    Settings that change rounding alone may be changed, such as learner.micro_batch_tokens after running out of memory.
+    """
     _train(None, overrides or [], run, plain)
 
 

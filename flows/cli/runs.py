@@ -1,4 +1,4 @@
-"""`ares fork`, `diff`, `verify`, `export` and `gc`: what is done with runs besides training them."""
+"""`ares fork`, `diff`, `verify`, `export`, `import` and `gc`: what is done with runs besides training them."""
 
 import time
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.command import Overrides, RunName, console, next_step
+from flows.cli.command import Overrides, RunName, console, errors, next_step
 from flows.cli.completion import run_names
 
 
@@ -82,6 +82,19 @@ def export(
     version = write(run, out, step, merge)
     console.print(f"{out}: the weights of {run} after step {version}")
     next_step(f"ares eval {out} --data PROBLEMS")
+
+
+def import_gguf(
+    file: Annotated[Path, typer.Argument(help="A GGUF file; quantised weights become plain numbers.")],
+    out: Annotated[Path, typer.Option(help="Folder to write, new or empty.")],
+) -> None:
+    """Write the model of a GGUF file as a directory that can be trained (needs the package gguf)."""
+    from ares.runs import import_gguf as write
+
+    for odd in write(file, out):
+        errors.print(f"The chat template of {file}: {odd}", markup=False)
+    console.print(f"{out}: the model of {file}, which answers as the file does")
+    next_step(f"ares train PROFILE model.path={out}")
 
 
 def gc(

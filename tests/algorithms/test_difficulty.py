@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from algorithms.buckets import BUCKETS
-from algorithms.difficulty import DifficultyTracker, bucket_index, difficulty_bucket
+from algorithms.buckets import BUCKETS, bucket_index
+from algorithms.difficulty import DifficultyTracker, difficulty_bucket
 from algorithms.protocol import DataProto
 from algorithms.settings import DifficultySettings
 
@@ -186,11 +186,9 @@ def test_round_trip_in_the_middle_changes_nothing(batches, cut, mode):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"alpha": {"easy": 0.5, "medium": 0.5}}, "missing buckets"),
+        ({"alpha": {"easy": 0.5, "medium": 0.5}}, "alpha lacks hard"),
         ({"alpha": {"easy": 0.5, "medium": 0.5, "hard": math.nan}}, "nan"),
-        ({"target": {"other": 3}}, "unknown buckets"),
         ({"target": {"easy": math.nan}}, "nan"),
-        ({"difficulty": {"easy": [], "medium": [], "hard": [], "x": []}}, "unknown buckets"),
         ({"extra": 1}, "keys"),
     ],
 )
@@ -203,7 +201,7 @@ def test_loading_a_wrong_state_is_an_error(change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"accuracy": [None]}, "row 0"),
+        ({"accuracy": [None]}, "accuracy: row 0 is None"),
         ({"accuracy": [math.nan]}, "accuracy"),
         ({"high_entropy_token_num": [-1]}, "high_entropy_token_num"),
         ({"entropies": [1.0, 2.0]}, "entropies"),

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from algorithms.buckets import BUCKETS
 from algorithms.kl import BatchKL, compute_kl
 from algorithms.kl_controllers import BucketBeta
 from algorithms.protocol import DataProto
@@ -12,6 +13,7 @@ from algorithms.published.kl import (
     TokenLevelAdaptiveKLController,
     apply_kl_penalty,
 )
+from algorithms.settings import KLSettings
 
 
 def test_compute_kl(golden):
@@ -67,16 +69,14 @@ def test_apply_kl_penalty(golden):
 
 
 def test_bucket_beta(golden):
-    names = {
-        "kl_update_interval": "interval",
-        "kl_beta_init": "beta_init",
-        "kl_ema_decay": "ema_decay",
-        "kl_beta_lr": "beta_lr",
-    }
+    constants = {"kl_ema_decay": "ema_decay", "kl_beta_lr": "beta_lr"}
     for case in golden("actor_difficulty_beta"):
         params = case["inputs"]["params"]
-        targets = {name: params.get(f"kl_target_{name}", 0.01) for name in ("easy", "medium", "hard")}
-        controller = BucketBeta(targets, **{ours: params[theirs] for theirs, ours in names.items() if theirs in params})
+        targets = {name: params.get(f"kl_target_{name}", 0.01) for name in BUCKETS}
+        controller = BucketBeta(KLSettings(target=targets, beta_interval=params.get("kl_update_interval", 100)))
+        controller.betas = dict.fromkeys(BUCKETS, params.get("kl_beta_init", 1.0))
+        for theirs, ours in constants.items():
+            setattr(controller, ours, params.get(theirs, getattr(controller, ours)))
         for update, expected in zip(case["inputs"]["updates"], case["expected_beta"], strict=True):
             controller.update(
                 BatchKL.of(torch.tensor(update["seq_mean_kl"], dtype=torch.float64), update["difficulties"])

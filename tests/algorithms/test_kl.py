@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algorithms import kl
-from algorithms.buckets import BUCKETS
+from algorithms.buckets import BUCKETS, of_rows
 from algorithms.kl import BatchKL
 from algorithms.kl_controllers import BucketBeta, FixedKL
 from algorithms.protocol import DataProto
 from algorithms.published import kl as published
 from algorithms.published.kl import TokenLevelAdaptiveKLController
+from algorithms.settings import KLSettings
 
 quick = settings(max_examples=50, deadline=None)
 seeds = st.integers(0, 2**31)
@@ -195,9 +196,9 @@ def test_a_controller_copies_what_it_is_given():
 @given(st.lists(kls, min_size=1, max_size=8), st.integers(0, 8))
 def test_round_trip_in_the_middle_changes_nothing(steps, cut):
     for straight, first, second in zip(
-        [*controllers(), BucketBeta(interval=2)],
-        [*controllers(), BucketBeta(interval=2)],
-        [*controllers(), BucketBeta(interval=2)],
+        [*controllers(), BucketBeta(KLSettings(target=0.01, beta_interval=2))],
+        [*controllers(), BucketBeta(KLSettings(target=0.01, beta_interval=2))],
+        [*controllers(), BucketBeta(KLSettings(target=0.01, beta_interval=2))],
         strict=True,
     ):
         for means in steps:
@@ -213,8 +214,8 @@ def test_round_trip_in_the_middle_changes_nothing(steps, cut):
 
 def test_a_restored_controller_has_the_coefficient_of_its_settings_where_it_is_no_state():
     """A fork may change algorithm.kl.coef: a fixed coefficient is a setting; of an anchored one only λ is state."""
-    fixed = FixedKL(0.5)
-    fixed.load_state_dict(FixedKL(0.1).state_dict())
+    fixed = FixedKL(KLSettings(coef=0.5))
+    fixed.load_state_dict(FixedKL(KLSettings(coef=0.1)).state_dict())
     assert fixed.kl_coef == 0.5
     before = TokenLevelAdaptiveKLController(0.1, 0.05, mode="anchored")
     feed(before, {"easy": 1.05})
@@ -241,7 +242,7 @@ def test_the_published_update_is_the_loops(told, seen):
     assert batch.bucket_rows == {"easy": 2, "hard": 1}
 
 
-@pytest.mark.parametrize("controller", [*controllers(), BucketBeta()])
+@pytest.mark.parametrize("controller", [*controllers(), BucketBeta(KLSettings(target=0.01))])
 def test_nan_and_unknown_buckets_are_errors_and_change_nothing(controller):
     before = controller.state_dict()
     if not isinstance(controller, FixedKL):
@@ -259,11 +260,11 @@ def test_nan_and_unknown_buckets_are_errors_and_change_nothing(controller):
 
 
 def test_missing_buckets_are_errors():
-    with pytest.raises(ValueError, match="missing buckets"):
+    with pytest.raises(ValueError, match="no value for medium, hard"):
         TokenLevelAdaptiveKLController({"easy": 0.1}, 0.1)
     state = TokenLevelAdaptiveKLController(0.1, 0.1).state_dict()
     del state["lambdas"]["hard"]
-    with pytest.raises(ValueError, match="missing buckets"):
+    with pytest.raises(ValueError, match="lambdas lacks hard"):
         TokenLevelAdaptiveKLController(0.1, 0.1).load_state_dict(state)
 
 
@@ -279,7 +280,7 @@ def test_get_kl_controller():
     assert published.get_kl_controller(SimpleNamespace(kl_type="fixed", kl_coef=0.3)).kl_coef == 0.3  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="'adaptve'"):
         published.get_kl_controller(SimpleNamespace(kl_type="adaptve", **settings_))
-    with pytest.raises(ValueError, match="token_adaptive"):
+    with pytest.raises(ValueError, match="no value for medium, hard"):
         published.get_kl_controller(SimpleNamespace(kl_type="fixed", kl_coef={"easy": 0.1}))
 
 
@@ -291,7 +292,7 @@ def test_a_batch_shows_the_means_of_its_buckets():
 
 
 def test_hwe_tokens_get_the_relaxed_coefficient():
-    rows = kl.row_coefficients({"easy": 1.0, "medium": 2.0, "hard": 4.0}, ["hard", "easy"])
+    rows = of_rows({"easy": 1.0, "medium": 2.0, "hard": 4.0}, ["hard", "easy"])
     hwe = torch.tensor([[0, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0]]).bool()
     token = kl.token_coefficients(rows, hwe, 0.5)
     assert token.tolist() == [[4, 2, 2, 4, 4, 4, 4], [1] * 7]

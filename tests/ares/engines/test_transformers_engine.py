@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-import ares.engines.decoding as decoding
+import ares.engines.transformers as transformers_engine
 from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids, view_as_tensors
 from ares.engines.transformers import TransformersEngine
 from ares.models.transformers_internals import ROOM, GrowingLayer
@@ -58,7 +58,9 @@ def test_the_growing_cache_gives_the_bits_of_transformers_own(
     found = reference.generate(requests(24), SETTINGS)
     assert len({len(answer.token_ids) for answer in found}) > 4  # rows leave the batch, which the cache takes part in
     made: list[DynamicCache] = []
-    monkeypatch.setattr(decoding, "growing_cache", lambda config: made.append(DynamicCache(config=config)) or made[-1])
+    monkeypatch.setattr(
+        transformers_engine, "growing_cache", lambda config: made.append(DynamicCache(config=config)) or made[-1]
+    )
     assert same(found, reference.generate(requests(24), SETTINGS))
     assert len(made) == 1
 

@@ -5,7 +5,6 @@ import math
 import pytest
 
 from algorithms.protocol import DataProto
-from ares.learner.kl_controllers import loss_controller
 from ares.learner.learner import Learner
 from tests.ares.builders import shaped
 from tests.ares.learner_builders import learner, sampled
@@ -22,8 +21,9 @@ def with_kl(of: Learner, distance: float) -> DataProto:
 def test_the_beta_controller_moves_with_the_kl_of_each_bucket() -> None:
     trained = learner(*BETA)
     batch = with_kl(trained, 1.0)
-    before = loss_controller(trained.config.algorithm.kl).state_dict()
-    after = trained.update(batch, before).beta
+    before = trained.config.algorithm.kl.make_loss_controller().state_dict()
+    updated = trained.update(batch, before)
+    after = updated.beta
     assert after is not None
     shown = set(batch.non_tensor_batch["difficulty"])
     assert shown == {"medium", "hard"}
@@ -33,13 +33,15 @@ def test_the_beta_controller_moves_with_the_kl_of_each_bucket() -> None:
     assert after["kl_ema"] == pytest.approx(dict.fromkeys(shown, math.exp(-1.0)), rel=1e-3)
     assert before["updates"] == 0
     assert after["updates"] == 1
+    # The metrics of a step have β as the step left it.
+    assert {b: updated.metrics[f"bucket/{b}/beta"] for b in after["betas"]} == after["betas"]
 
 
 def test_the_beta_scales_the_kl_loss() -> None:
     losses = {}
     for factor in (1.0, 3.0):
         trained = learner(*BETA)
-        state = loss_controller(trained.config.algorithm.kl).state_dict()
+        state = trained.config.algorithm.kl.make_loss_controller().state_dict()
         state["betas"] = dict.fromkeys(state["betas"], factor)
         losses[factor] = trained.update(with_kl(trained, 1.0), state).metrics["actor/kl_loss"]
     assert losses[3.0] == pytest.approx(3 * losses[1.0], rel=1e-5)
@@ -49,5 +51,5 @@ def test_a_skipped_update_does_not_move_the_beta_controller() -> None:
     trained = learner(*BETA)
     batch = with_kl(trained, 1.0)
     batch.batch["advantages"][0, 0] = math.nan
-    before = loss_controller(trained.config.algorithm.kl).state_dict()
+    before = trained.config.algorithm.kl.make_loss_controller().state_dict()
     assert trained.update(batch, before).beta == before

@@ -1,7 +1,5 @@
 """A masked-diffusion model whose code lies beside its weights, with the interface of Dream's: attention_mask "full" or
-[B, 1, N, N], num_logits_to_keep, a generation of its own with hooks. Written apart from ares' own model."""
-
-from types import SimpleNamespace
+[B, 1, N, N], num_logits_to_keep. Written apart from ares' own model."""
 
 import torch
 from torch import nn
@@ -123,23 +121,3 @@ class RemoteModel(PreTrainedModel):
     def forward(self, input_ids, attention_mask="full", position_ids=None, num_logits_to_keep=0):
         hidden = self.model(input_ids, attention_mask, position_ids).last_hidden_state
         return MaskedLMOutput(logits=self.lm_head(hidden[:, -num_logits_to_keep:]))
-
-    def diffusion_generate(self, inputs, attention_mask, max_new_tokens, steps, temperature, top_p, alg, alg_temp,
-                           output_history, return_dict_in_generate, generation_tokens_hook_func,
-                           generation_logits_hook_func):  # fmt: skip
-        canvas = functional.pad(inputs, (0, max_new_tokens), value=self.config.mask_token_id)
-        seen = functional.pad(attention_mask, (0, max_new_tokens), value=1).bool()
-        places = (seen.long().cumsum(1) - 1).clamp(min=0)
-        canvas = generation_tokens_hook_func(None, canvas, None)
-        for step in range(steps):
-            logits = self(canvas, seen[:, None, None] & seen[:, None, :, None], places).logits
-            logits = torch.cat([logits[:, :1], logits[:, :-1]], 1)
-            logits = generation_logits_hook_func(step, canvas, logits)
-            masked = canvas == self.config.mask_token_id
-            probs = torch.softmax(logits / temperature, -1)
-            probs[..., self.config.mask_token_id] = 0
-            drawn = torch.multinomial(probs.flatten(0, 1), 1).view(canvas.shape)
-            chosen = masked & (torch.rand(canvas.shape) < 1 / (steps - step))
-            canvas = torch.where(chosen, drawn, canvas)
-            canvas = generation_tokens_hook_func(step, canvas, logits)
-        return SimpleNamespace(sequences=canvas)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from ares.config import override
 from ares.config.run import Config
 from ares.config.strict import ConfigError
 from ares.runs.digests import model_digest
 from ares.runs.lineage import fork
-from ares.runs.run import Run
+from ares.runs.run import Run, read_config
 from ares.step.state import RunState
 from ares.store.store import Commit, StoreError
 from tests.ares.builders import MODEL, config
@@ -42,6 +43,26 @@ def bootstrapped(place: Path) -> Run:
     state = RunState.initial(run.config, len(run.train_set)).state_dict() | {"step": 0}
     run.store.write_commit(Commit(step=0, parent=None, artifacts={}, state=state, metrics={}, timings={}, timestamp=1))
     return run
+
+
+ROUNDING = "learner.micro_batch_tokens=512"
+
+
+def test_what_changes_rounding_alone_may_change_when_it_is_asked_for_and_is_recorded(place: Path) -> None:
+    """After running out of memory it is the one thing a person wants; it was refused like any other setting."""
+    run = bootstrapped(place)
+    smaller = override(settings(place), [ROUNDING])
+    with pytest.raises(StoreError, match=r"`ares resume here SETTING=VALUE` may change learner.micro"):
+        Run.open(smaller, "here", place / "runs")
+    with pytest.raises(StoreError, match=r"rollout.top_p: 1.0 → 0.9"):
+        Run.open(override(smaller, ["rollout.top_p=0.9"]), "here", place / "runs", may_round=True)
+    assert "changes" not in run.store.read_run()
+    Run.open(smaller, "here", place / "runs", may_round=True)
+    written = run.store.read_run()
+    before = settings(place).learner.micro_batch_tokens
+    assert written["changes"] == [{"after_step": 0, "settings": [f"learner.micro_batch_tokens: {before} → 512"]}]
+    assert read_config(run.store).learner.micro_batch_tokens == 512
+    Run.open(smaller, "here", place / "runs")  # from now on they are its settings
 
 
 CHANGES = {"reward.py": INVERTED, "triggers.txt": "2\n"}

@@ -389,6 +389,19 @@ def test_every_bucket_has_its_panel_and_every_figure_is_a_finite_number(kind: st
     assert json.loads(json.dumps(metrics)) == metrics
 
 
+def test_the_coefficients_in_the_metrics_are_those_that_the_loss_applies_beta_included() -> None:
+    settings = config(*SMALL, "algorithm.kl={kind: bucket_beta, coef: 0.01, relax_hwe: 1}")
+    state = RunState.initial(settings, 10)
+    assert state.beta is not None
+    stored = state.beta.state_dict() | {"betas": {"easy": 7.0, "medium": 1.0, "hard": 0.5}}
+    state.beta.load_state_dict(stored)
+    batch, metrics, _ = shaped("algorithm.kl={kind: bucket_beta, coef: 0.01, relax_hwe: 1}", kl=0.1, state=state)
+    for bucket, beta in stored["betas"].items():
+        assert metrics[f"bucket/{bucket}/kl_coef"] == pytest.approx(0.01 * beta)
+    betas = [stored["betas"][name] for name in column(batch, "difficulty")]
+    assert metrics["critic/kl_coef"] == pytest.approx(0.01 * np.mean(betas))
+
+
 def test_lengths_and_shares_in_the_metrics_are_those_of_the_rows() -> None:
     batch, metrics, _ = shaped()
     lengths = [length for group in LENGTHS for length in group]

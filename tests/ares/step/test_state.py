@@ -6,7 +6,6 @@ import pytest
 
 from algorithms.kl import BatchKL
 from algorithms.kl_controllers import AdaptiveKL, DualAscentKL, FixedKL
-from ares.learner import loss_controller
 from ares.step.state import Counters, Evaluation, RunState
 from tests.ares.builders import config
 
@@ -73,7 +72,7 @@ def test_the_controllers_have_the_configured_numbers() -> None:
     assert (found.kl.target_kls["hard"], found.kl.mode) == (0.7, "compound")
     assert found.threshold.decay == 0.25
     assert (found.cursor.seed, found.cursor.size) == (9, 10)
-    beta = loss_controller(config("algorithm.kl={kind: bucket_beta, beta_interval: 3, target: 0.2}").algorithm.kl)
+    beta = config("algorithm.kl={kind: bucket_beta, beta_interval: 3, target: 0.2}").algorithm.kl.make_loss_controller()
     assert (beta.interval, beta.target_kls["easy"]) == (3, 0.2)
 
 

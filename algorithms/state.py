@@ -1,13 +1,14 @@
-"""Per-prompt state, split into what was known before a step and what the step adds.
+"""What the state of controllers and trackers has in common: a check of what is loaded, and per-prompt state in deltas.
 
-Only the additions are written with a step, so commits do not grow with the number of prompts. Not covered: the state
-itself (algorithms/difficulty.py, rewards/pass_rates.py).
+Of per-prompt state only a step's additions are written with it, so commits do not grow with the number of prompts. Not
+covered: the state itself (algorithms/difficulty.py, algorithms/kl_controllers.py, rewards/pass_rates.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
-from typing import Generic, TypeVar
+import math
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -50,3 +51,23 @@ class DeltaDict(MutableMapping[K, V], Generic[K, V]):
         """Move recent entries to the known ones, also for those that share them."""
         self.known.update(self.recent)
         self.recent = {}
+
+
+def check_state(state: Mapping[str, Any], like: Mapping[str, Any], what: str) -> None:
+    """Raise ValueError unless a stored state has the keys of `like` and only finite numbers, at any depth.
+
+    Parts of a state may know more buckets than `like` does, not fewer.
+    """
+    if state.keys() != like.keys():
+        raise ValueError(f"{what} must have the keys {sorted(like)}, got {sorted(state)}")
+    for name, part in like.items():
+        if isinstance(part, Mapping) and (missing := part.keys() - state[name].keys()):
+            raise ValueError(f"{what}: {name} lacks {', '.join(sorted(missing))}")
+        _check_finite(state[name], f"{what}: {name}")
+
+
+def _check_finite(value: Any, what: str) -> None:
+    for name, part in value.items() if isinstance(value, Mapping) else ():
+        _check_finite(part, f"{what}[{name!r}]")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{what} is {value}, which is not finite")
