@@ -110,15 +110,6 @@ def test_log_probs_equal_a_full_forward_pass_at_the_sampling_temperature(
         )
 
 
-def test_greedy_answers_are_the_argmax_of_a_full_forward_pass(reference: TransformersEngine) -> None:
-    asked = requests(6)
-    for request, answer in zip(asked, reference.generate(asked, SamplingSettings(0.0, 1.0, 24)), strict=True):
-        ids = torch.tensor([request.prompt_token_ids + answer.token_ids.tolist()])
-        with torch.no_grad():
-            logits = reference.model(input_ids=ids).logits[0, len(request.prompt_token_ids) - 1 : -1]
-        assert logits.argmax(-1).tolist() == answer.token_ids.tolist()
-
-
 def test_a_response_ends_at_its_first_end_token_or_at_the_limit(reference: TransformersEngine) -> None:
     answers = reference.generate(requests(40), SETTINGS)
     assert {answer.finish_reason for answer in answers} == {"stop", "length"}

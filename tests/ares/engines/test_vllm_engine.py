@@ -21,7 +21,7 @@ import torch
 from ares.cluster.actors import EngineActor
 from ares.cluster.cluster import Cluster
 from ares.cluster.connection import connect
-from ares.config import Config, ConfigError, load
+from ares.config import Config, load
 from ares.engines.engine import Request, SamplingSettings
 from ares.learner.learner import Learner
 from ares.runs.run import Run
@@ -231,15 +231,6 @@ def test_what_an_update_in_place_may_silently_leave_behind_is_beyond_the_alarm(v
     assert vllm.difference(long_requests(8)).max() < 1e-4
 
 
-def test_prompts_within_a_block_hide_a_stale_prefix_cache(vllm: Sampler) -> None:
-    """Why the tests above use long prompts."""
-    vllm.sample(requests(8))
-    vllm.move_on()
-    vllm.hand_over(without="prefix cache")
-    assert vllm.difference(requests(8)).max() < 1e-4
-    vllm.hand_over()
-
-
 def test_weights_that_do_not_fit_are_named(vllm: Sampler) -> None:
     weights = {name: tensor.numpy().copy() for name, tensor in vllm.learner.weights().items()}
     del weights["model.norm.weight"]
@@ -280,11 +271,6 @@ def test_an_engine_over_two_processes_samples_from_the_learners_policy_after_an_
         sampler.move_on()
         sampler.hand_over()
     ray.kill(sampler.actor)
-
-
-def test_top_p_is_refused_where_its_log_probs_would_be_incomparable() -> None:
-    with pytest.raises(ConfigError, match="top_p"):
-        config("rollout.engine=vllm", "rollout.top_p=0.9")
 
 
 def test_a_profile_trains_with_vllm(vllm: Sampler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

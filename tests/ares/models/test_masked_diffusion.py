@@ -12,8 +12,6 @@ from algorithms.coupled_sampling import MASK_ESTIMATES
 from algorithms.denoising import completion_logits
 from algorithms.protocol import DataProto
 from algorithms.published.coupled_log_probs import coupled_versions, selective_log_softmax
-from ares.engines.diffusion import DiffusionEngine
-from ares.engines.engine import SamplingSettings
 from ares.models.causal import ModelError
 from ares.models.masked_diffusion import MaskedLanguageModel, mask_seeds, random_mask
 from tests.ares.builders import rows, to_batch
@@ -139,16 +137,6 @@ def test_long_rows_in_bfloat16_are_the_model_but_for_rounding() -> None:
         assert float(difference.mean()) < 0.2  # two versions are weighed, by up to their inverse ratios
 
 
-def test_a_row_has_the_same_log_probs_in_whatever_company() -> None:
-    policy, rows = load(), batch(3)
-    together = policy.token_log_probs(rows.batch, 1.0).log_probs
-    order = torch.tensor([7, 2, 5])
-    lengths = rows.tensor("response_mask").sum(1)
-    starts = lengths.cumsum(0) - lengths
-    expected = torch.cat([together[starts[row] : starts[row] + lengths[row]] for row in order])
-    torch.testing.assert_close(policy.token_log_probs(rows[order].batch, 1.0).log_probs, expected, atol=1e-5, rtol=1e-5)
-
-
 def test_padding_attends_to_itself_and_nothing_to_padding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A position that attends to nothing is NaN where a model's own code fills masked scores with −inf."""
     policy, rows = load(), batch()
@@ -216,35 +204,3 @@ def test_a_model_without_a_mask_token_is_refused(tmp_path: Path) -> None:
 def test_a_causal_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"looks only backwards|no get_output_embeddings|has no"):
         load(changed(tmp_path, model_type="qwen2", auto_map={}, architectures=["Qwen2ForCausalLM"]))
-
-
-def test_saved_and_loaded_again_it_is_the_same_model(tmp_path: Path) -> None:
-    policy, rows = load(), batch()
-    policy.model.save_pretrained(tmp_path)
-    again = load(tmp_path)
-    assert torch.equal(
-        policy.token_log_probs(rows.batch, 1.0).log_probs, again.token_log_probs(rows.batch, 1.0).log_probs
-    )
-
-
-def test_what_the_engine_says_in_one_step_is_the_full_mask_log_prob() -> None:
-    """In one pass every token is drawn from the fully masked canvas: the first term of the coupled log-prob."""
-    words, model = (
-        tokenizer(),
-        settings(),
-    )
-    from ares.config.rollout import DiffusionConfig
-    from tests.ares.masked_builders import requests
-
-    engine = DiffusionEngine(model, DiffusionConfig(steps=1), "cpu", {words.eos_token_id}, words.pad_token_id)
-    policy = load()
-    engine.load_weights(0, dict(policy.model.named_parameters()))
-    asked = requests(3)
-    answers = engine.generate(asked, SamplingSettings(1.0, 1.0, PLACES))
-    for request, answer in zip(asked, answers, strict=True):
-        ids = torch.tensor([[*request.prompt_token_ids, *answer.canvas.tolist()]])
-        hidden = ids.clone()
-        hidden[:, -PLACES:] = policy.mask_id
-        known = completion_logits(policy.model, hidden, PLACES).log_softmax(-1)[0]
-        expected = known.gather(-1, ids[0, -PLACES:, None])[: len(answer.token_ids), 0]
-        torch.testing.assert_close(torch.tensor(answer.log_probs), expected.detach(), atol=1e-5, rtol=1e-5)
