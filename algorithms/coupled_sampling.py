@@ -5,7 +5,7 @@ tokens. Every token is thus masked in two of the passes, and has two log-probs.
 
 Covered: the three masks and the estimate, as used by the learner and the published trainer, and the alternatives it is
 compared with. Not covered: drawing the masks (ares/models/masked_diffusion.py by keys,
-algorithms/published/coupled_log_probs.py from a seed), the forward passes.
+algorithms/published/coupled_grpo.py from a seed), the forward passes.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from algorithms.published.coupled_grpo import DiffuGRPOConfig, DiffuGRPOTrainer
-from algorithms.published.coupled_log_probs import coupled_versions
+from algorithms.published.coupled_grpo import DiffuGRPOConfig, DiffuGRPOTrainer, coupled_versions
 
 PAD, END, MASK, FIRST = 0, 1, 2, 3
 WORDS = 9

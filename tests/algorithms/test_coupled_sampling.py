@@ -12,8 +12,13 @@ import algorithms.coupled_sampling
 from algorithms.coupled_sampling import MASK_ESTIMATES
 from algorithms.denoising import completion_logits, completion_mask
 from algorithms.losses import compute_kl_loss
-from algorithms.published.coupled_grpo import DiffuGRPOConfig, DiffuGRPOTrainer
-from algorithms.published.coupled_log_probs import coupled_versions, forward_process, selective_log_softmax
+from algorithms.published.coupled_grpo import (
+    DiffuGRPOConfig,
+    DiffuGRPOTrainer,
+    coupled_versions,
+    forward_process,
+    selective_log_softmax,
+)
 from algorithms.published.losses import compute_policy_loss
 from ares.config.run import ModelConfig
 

@@ -11,7 +11,7 @@ import torch
 from algorithms.coupled_sampling import MASK_ESTIMATES
 from algorithms.denoising import completion_logits
 from algorithms.protocol import DataProto
-from algorithms.published.coupled_log_probs import coupled_versions, selective_log_softmax
+from algorithms.published.coupled_grpo import coupled_versions, selective_log_softmax
 from ares.models.causal import ModelError
 from ares.models.masked_diffusion import MaskedLanguageModel, mask_seeds, random_mask
 from tests.ares.builders import rows, to_batch
