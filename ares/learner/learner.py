@@ -6,7 +6,7 @@ sharded weights (ares/models/sharding.py). Plain torch and transformers: no Ray,
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from ares.learner.optimizer import adamw, move_moments, take_step
 from ares.learner.ranks import Ranks
 from ares.models import (
     Critic,
+    Pass,
     PolicyModel,
     ReferenceModel,
     load_model,
@@ -116,16 +117,14 @@ class Learner:
 
     def _measured(self, batch: DataProto) -> dict[str, Tensor]:
         """Outputs of policy, reference and critic for a batch: [B, L] by name, zero beyond the responses."""
-        mask = batch.tensor("response_mask").bool()
         exact_kl = self.config.algorithm.kl.penalty == "full" and self.reference is not None
         names = ["old_log_probs", "entropies"]
         names += ["ref_log_probs"] if self.reference else []
         names += ["values"] if self.critic else []
         names += ["exact_kl"] if exact_kl else []
-        fields = {name: torch.zeros(mask.shape) for name in names}
         temperature = self.config.rollout.temperature
-        for rows, idle in self._micro_batches(batch):
-            part = self.policy.on_device(batch[rows])
+
+        def measure(part: Pass) -> dict[str, Tensor]:
             own = self.policy.token_log_probs(part, temperature)
             values = {"old_log_probs": own.log_probs, "entropies": own.entropies}
             if self.reference is not None:
@@ -135,8 +134,22 @@ class Learner:
                     values["exact_kl"] = self.policy.exact_kl(self.reference, part, temperature)
             if self.critic is not None:
                 values["values"] = self.critic.values(part)
-            for name, of_tokens in {} if idle else values.items():
-                fields[name][rows] = self._padded(part["response_mask"], of_tokens, mask.shape[1])
+            return values
+
+        return self._of_every_row(batch, names, measure)
+
+    def _of_every_row(
+        self, batch: DataProto, names: list[str], measure: Callable[[Pass], dict[str, Tensor]]
+    ) -> dict[str, Tensor]:
+        """What is measured of the response tokens of each pass [N], as [B, L] with zeros elsewhere, by name."""
+        shape = batch.tensor("response_mask").shape
+        fields = {name: torch.zeros(shape) for name in names}
+        for rows, idle in self._micro_batches(batch):
+            part = self.policy.on_device(batch[rows])
+            mask = part["response_mask"].bool().cpu()
+            for name, of_tokens in measure(part).items():
+                if not idle:
+                    fields[name][rows] = torch.zeros(mask.shape).masked_scatter(mask, of_tokens.float().cpu())
         for name in names:
             self.ranks.sum(fields[name])  # a row is zero on every rank but one
         return fields
@@ -150,16 +163,12 @@ class Learner:
     @torch.no_grad()
     def mismatch(self, batch: DataProto, temperature: float) -> dict[str, float]:
         """`mismatch/…` of rows whose engine_log_probs were sampled at a temperature. Not for masked diffusion."""
-        mask = batch.tensor("response_mask")
-        own = torch.zeros(mask.shape)
-        for rows, idle in self._micro_batches(batch):
-            part = self.policy.on_device(batch[rows])
-            log_probs = self.policy.token_log_probs(part, temperature).log_probs
-            if not idle:
-                own[rows] = self._padded(part["response_mask"], log_probs, mask.shape[1])
-        self.ranks.sum(own)
+        own = self._of_every_row(
+            batch, ["log_probs"], lambda part: {"log_probs": self.policy.token_log_probs(part, temperature).log_probs}
+        )
         self._release_memory()
-        return importance_weights(own, batch.tensor("engine_log_probs"), mask, None)[1]
+        mask, of_engine = batch.tensor("response_mask"), batch.tensor("engine_log_probs")
+        return importance_weights(own["log_probs"], of_engine, mask, None)[1]
 
     def _micro_batches(self, batch: DataProto) -> list[tuple[Tensor, bool]]:
         """This rank's micro-batches of a batch, each with whether it is idle.
@@ -174,12 +183,6 @@ class Learner:
         )
         idle = max(len(parts) for parts in [own, *others]) - len(own)
         return [(rows, False) for rows in own] + [(torch.tensor([0]), True)] * idle
-
-    def _padded(self, response_mask: Tensor, values: Tensor, length: int) -> Tensor:
-        """Values of the response tokens, row after row, as [rows, length] with zeros elsewhere."""
-        padded = torch.zeros(len(response_mask), length)
-        padded[response_mask.bool().cpu()] = values.float().cpu()
-        return padded
 
     # ---- the update ------------------------------------------------------------------------------------------------
 

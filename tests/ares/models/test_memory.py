@@ -24,7 +24,7 @@ from tests.ares.learner_builders import learner, sampled
     ("role", "settings", "named"),
     [
         ("learner", (), "lower learner.micro_batch_tokens .now 4096. or set model.gradient_checkpointing=true"),
-        ("engine", (), "lower rollout.shard_prompts .now 2.; `ares resume RUN SETTING=VALUE` may"),
+        ("engine", (), "lower rollout.shard_prompts .now 250.; `ares resume RUN SETTING=VALUE` may"),
         ("engine", ("rollout.engine=vllm",), "lower rollout.vllm.max_sequences .now 256. or rollout.vllm.gpu_memory"),
     ],
 )

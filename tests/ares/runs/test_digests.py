@@ -54,8 +54,8 @@ def test_what_changes_rounding_alone_may_change_when_it_is_asked_for_and_is_reco
     smaller = override(settings(place), [ROUNDING])
     with pytest.raises(StoreError, match=r"`ares resume here SETTING=VALUE` may change learner.micro"):
         Run.open(smaller, "here", place / "runs")
-    with pytest.raises(StoreError, match=r"rollout.top_p: 1.0 → 0.9"):
-        Run.open(override(smaller, ["rollout.top_p=0.9"]), "here", place / "runs", may_round=True)
+    with pytest.raises(StoreError, match=r"train.seed: 0 → 5"):
+        Run.open(override(smaller, ["train.seed=5"]), "here", place / "runs", may_round=True)
     assert "changes" not in run.store.read_run()
     Run.open(smaller, "here", place / "runs", may_round=True)
     written = run.store.read_run()
