@@ -67,7 +67,8 @@ class DataProto:
             if not isinstance(tensor, Tensor) or tensor.ndim == 0:
                 raise ValueError(f"field {key!r} must be a tensor with rows first, got a {type(tensor).__name__}")
         columns = {key: object_column(column) for key, column in (non_tensors or {}).items()}
-        lengths = {key: len(value) for key, value in [*(tensors or {}).items(), *columns.items()]}
+        given: dict[str, Any] = {**(tensors or {}), **columns}
+        lengths = {key: len(value) for key, value in given.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"fields differ in rows: {lengths}")
         rows = next(iter(lengths.values()), 0)

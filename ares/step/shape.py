@@ -92,9 +92,10 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     if config.algorithm.policy.old_log_probs == "learner":  # else the update measures the mismatch
         metrics |= mismatch
     metrics = state.metrics() | metrics | batch_metrics(batch, rewards, parts, scored, truncated)
-    for bucket in BUCKETS if state.beta is not None else ():
-        if (name := f"bucket/{bucket}/kl_coef") in metrics:
-            metrics[name] *= float(state.beta.coefficients([bucket])[0])
+    if state.beta is not None:  # what the loss applies
+        for bucket, beta in zip(BUCKETS, state.beta.coefficients(BUCKETS), strict=True):
+            if (name := f"bucket/{bucket}/kl_coef") in metrics:
+                metrics[name] *= float(beta)
     metrics |= {"reward/accuracy": mean_accuracy(batch, graded), "reward/unscored": float((~graded).sum())}
     batch.batch["response_mask"] = mask_truncated(batch.tensor("response_mask"), ~learnt.numpy())
     return metrics

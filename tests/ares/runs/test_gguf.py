@@ -1,5 +1,6 @@
 """GGUF files become model directories that answer alike; a run that is given one names the command."""
 
+import importlib
 import importlib.util
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from ares.runs.gguf import import_gguf
 from tests.ares.builders import config
 
 reads_gguf = pytest.mark.skipif(importlib.util.find_spec("gguf") is None, reason="needs gguf: pip install '.[real]'")
-WORDS = ["<unk>", "<s>", "</s>", *map(chr, range(33, 127)), "Ġ", "Ċ"]
+WORDS = ["<unk>", "<s>", "</s>", *map(chr, range(33, 127)), "Ġ", "Ċ", "ab"]
 TEMPLATE = "{% for m in messages %}<s>{{ m['content'] }}</s>{% endfor %}{% if add_generation_prompt %}<s>{% endif %}"
 LAYER = {
     "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
@@ -27,8 +28,7 @@ SIZE = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num
 
 def tiny_gguf(file: Path, eos: int | None = 2) -> LlamaForCausalLM:
     """Write a Llama of random weights, its matrices in Q8_0, as llama.cpp does; returns the model."""
-    import gguf
-
+    gguf = importlib.import_module("gguf")
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = LlamaForCausalLM(LlamaConfig(vocab_size=len(WORDS), max_position_embeddings=64, **SIZE))
