@@ -17,19 +17,11 @@ from torch.distributed.fsdp import register_fsdp_forward_method
 
 from algorithms.kl import BatchKL
 from algorithms.kl_controllers import KLController
-from algorithms.losses import (
-    PolicyLoss,
-    PolicyTokens,
-    compute_kl_loss,
-    compute_value_loss,
-    importance_weights,
-    loss_normalizer,
-    policy_loss,
-)
+from algorithms.losses import importance_weights, loss_normalizer
 from algorithms.protocol import DataProto
-from ares.config import POLICY_LOSSES, Config
+from ares.config import Config
 from ares.learner import checkpoints
-from ares.learner.micro_batch import Means, MicroBatch
+from ares.learner.objective import Means, MicroBatch, Objective
 from ares.learner.optimizer import adamw, move_moments, take_step
 from ares.learner.ranks import Ranks
 from ares.models import (
@@ -43,9 +35,6 @@ from ares.models import (
     return_free_memory,
     warn_of_memory,
 )
-
-MISMATCH = ("mismatch/ratio_mean", "mismatch/kl", "mismatch/k3", "mismatch/logprob_diff_mean")
-"""Mismatch metrics that are means, so they can be averaged over micro-batches."""
 
 
 @dataclass
@@ -68,7 +57,6 @@ class Learner:
         # Sharding moves weights to the ranks' devices, part by part.
         device = torch.device("cpu") if self.sharded else self.device
         self.policy: PolicyModel = load_model(config, device)
-        self.surrogate: PolicyLoss = POLICY_LOSSES.make(config.algorithm.policy)
         kl = config.algorithm.kl
         self.reference: ReferenceModel | None = None
         if config.model.lora is not None:
@@ -83,6 +71,7 @@ class Learner:
         trained = sum(p.numel() for model in models for p in model.parameters() if p.requires_grad)
         if not self.sharded and (told := warn_of_memory(self.policy, config, trained, self.device)):
             self.policy.notes.append(told)
+        self.objective = Objective(config, self.policy, self.reference, self.critic)
         if self.sharded:
             self._shard()
         self.optimizer = adamw(self.policy.model, config.learner.lr, config.learner)
@@ -293,9 +282,7 @@ class Learner:
             if idle:
                 self._idle_pass(part)
                 continue
-            terms = self._policy_terms(part, controller, averaging, means, compares)
-            if self.critic is not None:
-                terms["critic/vf_loss"] = self._critic_loss(part, averaging["normalizer"], means)
+            terms = self.objective.terms(part, controller, averaging, means, compares)
             sum(terms.values(), torch.zeros((), device=self.device)).backward()
             for name, value in terms.items():
                 losses[name] = losses.get(name, 0.0) + float(value.detach())
@@ -318,60 +305,6 @@ class Learner:
             for name, value in shares.items():
                 total[name] = total.get(name, 0.0) + value
         return whole, total
-
-    def _policy_terms(
-        self,
-        part: MicroBatch,
-        controller: KLController | None,
-        averaging: dict[str, Any],
-        means: Means,
-        compares: bool,
-    ) -> dict[str, Tensor]:
-        """The surrogate of one micro-batch and, if the KL is in the loss, its term."""
-        kl = self.config.algorithm.kl
-        temperature = self.config.rollout.temperature
-        log_probs = part.columns(self.policy.token_log_probs(part.tensors, temperature).log_probs)
-        tokens = PolicyTokens(part["old_log_probs"], log_probs, part["advantages"], part.mask)
-        loss, metrics = policy_loss(self.surrogate, tokens, part["importance_weights"], **averaging)
-        # The entropy is averaged as the loss is, every other metric over tokens.
-        share = loss_normalizer(part.mask, averaging["loss_avg_mode"], averaging["constant_length"])
-        means.add({"actor/entropy_loss": metrics.pop("entropy_loss")}, float(share))
-        means.add({f"actor/{name}": value for name, value in metrics.items()}, float(part.mask.sum()))
-        if compares:
-            _, mismatch = importance_weights(log_probs.detach(), part["old_log_probs"], part.mask, None)
-            means.add({name: mismatch[name] for name in MISMATCH}, float(part.mask.sum()))
-        terms = {"actor/pg_loss": loss}
-        if kl.placement != "loss" or self.reference is None:
-            return terms
-        coefs = part["kl_coefs"]
-        if controller:
-            betas = controller.coefficients(*part.rows.require("difficulty"))
-            coefs = coefs * torch.as_tensor(betas, dtype=coefs.dtype, device=self.device)[:, None]
-        if kl.penalty == "full":
-            # The exact KL is already a divergence: as "kl" against zero it passes through unchanged.
-            exact = part.columns(self.policy.exact_kl(self.reference, part.tensors, temperature))
-            pair = exact, torch.zeros_like(exact)
-        else:
-            pair = log_probs, part["ref_log_probs"]
-        estimator = "kl" if kl.penalty == "full" else kl.penalty
-        terms["actor/kl_loss"], part.row_kl = compute_kl_loss(*pair, part.mask, coefs, estimator, **averaging)
-        return terms
-
-    def _critic_loss(self, part: MicroBatch, normalizer: Tensor, means: Means) -> Tensor:
-        assert self.critic is not None
-        predicted = part.columns(self.critic.values(part.tensors))
-        loss, clipped = compute_value_loss(
-            predicted,
-            part["returns"],
-            part["values"],
-            part.mask,
-            self.config.learner.critic_clip,
-            self.config.algorithm.policy.aggregation,
-            normalizer,
-        )
-        mean = float(predicted.detach()[part.mask.bool()].mean())
-        means.add({"critic/vf_clipfrac": clipped, "critic/value_mean": mean}, float(part.mask.sum()))
-        return loss
 
     def _learning_rate(self, peak: float, step: int) -> float:
         """Learning rate of an optimiser step, counted from 1."""
