@@ -76,7 +76,7 @@ def selective_log_softmax(
     iterations, left = (1, 0) if weights is None else divmod(len(weights), 3)
     if logits.shape[:2] != (3 * len(index), index.shape[1]) or (mask is not None and mask.shape != index.shape):
         shapes = [None if given is None else list(given.shape) for given in (index, logits, mask)]
-        raise ValueError("index {} needs logits [3·rows, K, V] and mask [rows, K], got {} and {}".format(*shapes))
+        raise ValueError("need logits [3·rows, K, V] and mask [rows, K] for index {}, got {} and {}".format(*shapes))
     if left or not iterations or len(index) % iterations:
         raise ValueError(
             f"{len(index)} rows cannot be divided among {iterations} iterations (of 3 weights, {left} left)"
