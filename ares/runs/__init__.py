@@ -7,8 +7,7 @@ from ares.runs.conductor import Conductor, PlainConductor, may_be_retried
 from ares.runs.difference import first_difference
 from ares.runs.digests import check_model, model_digest, run_files
 from ares.runs.doctor import findings
-from ares.runs.export import export
-from ares.runs.gguf import import_gguf
+from ares.runs.export import export, import_gguf
 from ares.runs.lineage import fork, share_bootstrap
 from ares.runs.retention import Policy, collect
 from ares.runs.run import MakeWorkers, Run, code_version, drawn_identity, identity_of, read_config, under_way

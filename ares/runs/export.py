@@ -1,10 +1,13 @@
-"""A run's weights as a model directory that transformers, vLLM and lm-eval read.
+"""Model directories that transformers, vLLM and lm-eval read: of a run's weights, and of a GGUF file.
 
 Covered: weights, tokenizer, generation settings, a model's own code and image processor of a checkpoint; adapters on
 their own (peft's format) or merged. The folder appears at its place once everything in it has been loaded again.
-Not covered: upload.
+A GGUF file (llama.cpp's, often quantised) becomes a directory that can be trained: float32 weights, tokenizer, chat
+template, end tokens, and the same answer to a question. Not covered: upload, architectures that transformers cannot
+read from GGUF, files in several parts.
 """
 
+import copy
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,20 +16,33 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoImageProcessor, GenerationConfig
+from transformers import (
+    AutoConfig,
+    AutoImageProcessor,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import is_gguf_available
 from transformers.utils.logging import disable_progress_bar
 
 from ares.config import Config, ConfigError, ModelConfig
-from ares.data import load_tokenizer
+from ares.data import load_tokenizer, odd_in_template
+from ares.engines import end_token_ids
 from ares.learner import checkpoints
-from ares.models import PUBLISHED_AS, ModelError, check_weight_files
+from ares.models import PUBLISHED_AS, ModelError, check_weight_files, quiet_transformers
 from ares.runs.digests import check_model
 from ares.runs.run import read_config
 from ares.store import Ref, RunStore, StoreError, files_in, run_store
 
 SAMPLE = "def f(x):\n    return x + 12.5  # A naïve “test”, 3 < 4.\n"
 """What both tokenizers must turn into the same tokens."""
+QUESTION = "What is the capital of France?"
+TOKENS = 8
+"""Of the greedy answer that file and directory must share."""
 
 
 def export(run: str, out: Path, step: int | None = None, merge: bool = False) -> int:
@@ -143,3 +159,66 @@ def _with_adapters(model: Any, config: Config, adapters: dict[str, torch.Tensor]
     unplaced = wrapped.load_state_dict(named, strict=False)
     assert not unplaced.unexpected_keys, f"adapters that the model has no place for: {unplaced.unexpected_keys[:3]}"
     return wrapped
+
+
+def import_gguf(file: Path, out: Path) -> list[str]:
+    """Write the model of a GGUF file to the new folder `out`; returns what is odd about its chat template.
+
+    Raises ModelError where the file cannot be read or what was written does not answer alike, StoreError where nothing
+    can be written; then nothing is left behind.
+    """
+    disable_progress_bar()  # one for writing the weights, one for reading them again
+    if not is_gguf_available():
+        raise ModelError("reading GGUF files needs the package gguf: pip install gguf")
+    if not file.is_file():
+        raise ModelError(f"{file}: there is no such file")
+    try:
+        with quiet_transformers():
+            tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+            how: dict[str, Any] = {"gguf_file": file.name}
+            if hasattr(transformers, "GgufConfig"):  # before there was one, weights were always dequantised
+                how["quantization_config"] = transformers.GgufConfig(dequantize=True)
+            model = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **how)
+    except Exception as error:  # of damaged files and unknown architectures gguf and transformers raise anything
+        cause = " ".join(str(error).split())
+        raise ModelError(f"{file}: not a GGUF file that transformers can read: {cause}") from error
+    with new_folder(out) as folder:
+        _plain(model).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return _check_imported(file, model, tokenizer, folder)
+
+
+def _plain(read: Any) -> Any:
+    """A copy of a model that was read from GGUF, which transformers refuses to save."""
+    settings = copy.deepcopy(read.config)
+    vars(settings).pop("quantization_config", None)
+    model = AutoModelForCausalLM.from_config(settings, dtype=torch.float32)
+    model.load_state_dict(read.state_dict())
+    model.generation_config = read.generation_config
+    return model
+
+
+def _check_imported(file: Path, model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> list[str]:
+    check_weight_files(ModelConfig(path=str(folder)))
+    written, words = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), load_tokenizer(str(folder))
+    for what, before, after in (
+        ("chat template", tokenizer.chat_template, words.chat_template),
+        ("tokens of text", tokenizer.encode(SAMPLE), words.encode(SAMPLE)),
+        ("answer", _answer(model, tokenizer), _answer(written, words)),
+    ):
+        if before != after:
+            raise ModelError(f"{file}: what was written has another {what} ({after!r}, in the file {before!r})")
+    if not (ends := end_token_ids(str(folder), words)):
+        raise ModelError(f"{file}: it names no end token (tokenizer.ggml.eos_token_id), so no response would end")
+    return odd_in_template(words, {}, ends)
+
+
+def _answer(model: Any, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """The first tokens of the greedy answer to a question."""
+    text = QUESTION
+    if tokenizer.chat_template:
+        chat = [{"role": "user", "content": QUESTION}]
+        text = str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
+    asked = tokenizer(text, add_special_tokens=not tokenizer.chat_template, return_tensors="pt")
+    answered: list[int] = model.generate(**asked, max_new_tokens=TOKENS, do_sample=False)[0].tolist()
+    return answered[asked["input_ids"].shape[1] :]
