@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+SECOND_TURN_SLOT = 1_000_000_000
+"""Second turns of group s are the group s + SECOND_TURN_SLOT; sample k of it continues first turn k // children."""
+
 
 def group_numbers(labels: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, list[Any]]:
     """Each row's group number, in order of appearance: int64 [B]; and each group's label: [G]."""

@@ -6,15 +6,15 @@ if medium, and rewarded for exploring if hard; a wrong answer gets a small rewar
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from algorithms.buckets import BUCKETS
+from algorithms.groups import group_numbers
 from rewards.math import grade_answers
 
 # One entry per difficulty, the last for any other label: margin fraction f, Huber κ, sigmoid temperature τ, cap scale
@@ -96,7 +96,7 @@ def entropy_score(
     rows = len(labels)
     acc, n = _column("accuracy", accuracy, rows), _column("high_entropy_token_num", counts, rows)
     t, alpha = _column("target_high_entropy_token_num", targets, rows), _column("alpha_entropy", alphas, rows)
-    bucket = _bucket_codes(labels)
+    bucket = np.select([labels == name for name in BUCKETS], range(len(BUCKETS)), OTHER)
     kappa, temp, share = KAPPA[bucket], TEMPERATURE[bucket], WRONG_SHARE[bucket]
     cap = alpha * CAP_SCALE[bucket]
     highest_cap = 1.0 / (1.0 + share)
@@ -126,12 +126,28 @@ def entropy_score(
     return np.where(acc == 1.0, right, wrong)
 
 
-def _bucket_codes(labels: np.ndarray) -> np.ndarray:
-    """Each label [B] as an index into the constants above."""
-    codes = np.full(len(labels), OTHER)
-    for code, name in enumerate(BUCKETS):
-        codes[labels == name] = code
-    return codes
+def guard_groups(
+    rewards: np.ndarray, bonus: np.ndarray, right: np.ndarray, groups: Sequence[Hashable] | np.ndarray
+) -> np.ndarray:
+    """The entropy term, limited so that no answer that is not right outscores a right one of its group.
+
+    On any scale of rewards, as of partly passed tests. A right answer is lowered at most to the best reward that an
+    answer of its group that is not right has without the term; then none of these may end above the lowest right one.
+    For example, three right programs (1.0) and one that passes 9 of 10 tests (.87):
+
+        term    0, −.2, −.5, +.3        kept    0, −.13, −.13, 0
+
+    rewards: [B] without the term (NaN: none, ignored); bonus: [B], the term; right: bool [B]; groups: [B] labels.
+    Returns float64 [B].
+    """
+    group, labels = group_numbers(groups)
+    wrong = ~right & ~np.isnan(rewards)
+    right = right & ~np.isnan(rewards)
+    best_wrong, lowest_right = np.full(len(labels), -np.inf), np.full(len(labels), np.inf)
+    np.maximum.at(best_wrong, group[wrong], rewards[wrong])
+    lowered = np.maximum(bonus, np.minimum(best_wrong[group] - rewards, 0.0))
+    np.minimum.at(lowest_right, group[right], (rewards + lowered)[right])
+    return np.where(right, lowered, np.minimum(bonus, lowest_right[group] - rewards))
 
 
 def compute_score(
@@ -145,23 +161,23 @@ def compute_score(
 ) -> list[dict[str, float]]:
     """Score responses: overall = accuracy + entropy term (AEPO); `format` is reported and never added.
 
-    Each input has `response`; `ground_truth` where accuracy must be graded; optionally difficulty ("easy"),
-    high_entropy_token_num (1), target_high_entropy_token_num (1), alpha_entropy (the keyword's), accuracy. A given
-    accuracy is used, even 0.0; if it is None or absent, the answer is graded, and a failure of the grader gives NaN for
-    accuracy and overall: no score, never zero. format_weight and alpha_length_bonus belong to the published signature
-    and have no effect there or here. Returns overall, accuracy, format and high_entropy_token_num_score per input, in
-    order. Raises ValueError if the inputs are no list or a row lacks a field, or its counts are NaN or negative.
+    Each input has `response`; optionally difficulty ("easy"), high_entropy_token_num (1),
+    target_high_entropy_token_num (1), alpha_entropy (the keyword's), accuracy. A given accuracy is used, even 0.0;
+    where it is None or absent, the answer is graded against `ground_truth`. format_weight and alpha_length_bonus belong
+    to the published signature and have no effect there or here. Returns overall, accuracy, format and
+    high_entropy_token_num_score per input, in order. Raises ValueError if the inputs are not a list, or a row lacks a
+    field or has a NaN or negative number.
     """
     if not isinstance(reward_inputs, list):
         raise ValueError(f"reward_inputs must be a list of dicts, got {type(reward_inputs).__name__}")
-    if not reward_inputs:
-        return []
     responses = [_field(row, "response", i) for i, row in enumerate(reward_inputs)]
-    accuracy = _accuracies(reward_inputs, responses)
-    graded = ~np.isnan(accuracy)
+    accuracy: list[Any] = [row.get("accuracy") for row in reward_inputs]
+    ungraded = [i for i, given in enumerate(accuracy) if given is None]
+    truths = [_field(reward_inputs[i], "ground_truth", i) for i in ungraded]
+    for i, grade in zip(ungraded, grade_answers([responses[i] for i in ungraded], truths), strict=True):
+        accuracy[i] = grade
     scores = entropy_score(
-        # Ungraded rows pass as wrong ones, so that their other inputs are checked; their score becomes NaN below.
-        np.where(graded, accuracy, 0.0),
+        accuracy,
         [row.get("high_entropy_token_num", 1) for row in reward_inputs],
         [row.get("target_high_entropy_token_num", 1) for row in reward_inputs],
         [alpha_entropy if row.get("alpha_entropy") is None else row["alpha_entropy"] for row in reward_inputs],
@@ -169,29 +185,10 @@ def compute_score(
         zero_baseline=zero_baseline,
         guard_inversion=guard_inversion,
     )
-    scores = np.where(graded, scores, math.nan)
     return [
         {"overall": acc + score, "accuracy": acc, "format": format_reward(text), "high_entropy_token_num_score": score}
-        for acc, score, text in zip(accuracy.tolist(), scores.tolist(), responses, strict=True)
+        for acc, score, text in zip(map(float, accuracy), scores.tolist(), responses, strict=True)
     ]
-
-
-def _accuracies(reward_inputs: Sequence[Mapping[str, Any]], responses: Sequence[str]) -> np.ndarray:
-    """The given accuracy of each input, else the graded one; NaN where grading failed."""
-    accuracy = np.full(len(responses), math.nan)
-    ungraded = []
-    for i, row in enumerate(reward_inputs):
-        given = row.get("accuracy")
-        if given is None:
-            ungraded.append(i)
-            continue
-        accuracy[i] = float(given)
-        if math.isnan(accuracy[i]):
-            raise ValueError(f"row {i}: accuracy is NaN; leave it out or None to have the answer graded")
-    truths = [_field(reward_inputs[i], "ground_truth", i) for i in ungraded]
-    for i, grade in zip(ungraded, grade_answers([responses[i] for i in ungraded], truths), strict=True):
-        accuracy[i] = math.nan if grade is None else grade
-    return accuracy
 
 
 def _field(row: Mapping[str, Any], name: str, index: int) -> Any:

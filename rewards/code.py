@@ -1,21 +1,22 @@
 """Rewards for code in TRL's calling convention: the share of tests that a completion's program passes, and its format.
 
-Covered: completions as text or chat messages, the code block of a response, format, pass rate, all-or-nothing.
-`extract_code`, `code_format_score` and `no_code_verdict` are for callers with a sandbox pool of their own. Not covered:
-the reward of a verdict in training (rewards/shaping.py); languages other than Python are only checked for format.
+Covered: completions as text or chat messages, the code block of a response after the thinking, format, pass rate,
+all-or-nothing. `extract_code`, `code_format_score`, `no_code_verdict` and `execution_feedback` are for callers with a
+sandbox pool of their own. Not covered: the reward of a verdict in training (rewards/shaping.py); languages other than
+Python are only checked for format.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from rewards.thinking import without_thinking
 from sandbox import UNTRUSTED, Program, SandboxUnavailable, TestOutcome, Verdict, parse, weighed
 from sandbox.providers import open_sandbox
 
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 FENCE = "```"
 BINARY_THRESHOLD = 0.99
+LONGEST_TEST = 200
+"""Characters of a failing test that are shown."""
 _PARSED_AS = "<completion>"
 # Python 3.12 warns on stderr about every invalid escape in a parsed text: thousands per step, about generated programs.
 warnings.filterwarnings("ignore", category=SyntaxWarning, module=_PARSED_AS)
@@ -31,18 +34,17 @@ Completion = str | Sequence[Mapping[str, Any]]
 
 
 def completion_text(completion: Completion) -> str:
-    """The reply of a completion: the text itself, or the last assistant message.
+    """The reply of a completion after the thinking: the text itself, or the last assistant message.
 
     Raises ValueError if there is no assistant message.
     """
     if isinstance(completion, str):
-        return completion
+        return without_thinking(completion)
     for message in reversed(completion):
         if message.get("role") == "assistant":
-            content = message.get("content")
-            if isinstance(content, str) or content is None:
-                return content or ""
-            return "".join(part.get("text") or "" for part in content)
+            content: Any = message.get("content") or ""
+            is_text = isinstance(content, str)
+            return without_thinking(content if is_text else "".join(part.get("text") or "" for part in content))
     roles = ", ".join(str(message.get("role")) for message in completion) or "no messages"
     raise ValueError(f"a completion is text or chat messages with an assistant message (roles here: {roles})")
 
@@ -124,18 +126,15 @@ def code_reward(
         source = extract_code(text) if code_format_score(text, "python", allow_trailing_text) == 1.0 else None
         if source is not None:
             programs[row] = Program(source=source, tests=tests[row])
-    unscored = marked = 0
-    for row, verdict in zip(
-        programs, _judge(list(programs.values()), num_parallel, provider_type, packages), strict=True
-    ):
-        unscored += verdict is None or verdict.pass_ratio is None
-        marked += verdict is not None and not verdict.trusted_compare
-        rewards[row] = None if verdict is None else weighed(verdict, untrusted).pass_ratio
+    verdicts = _judge(list(programs.values()), num_parallel, provider_type, packages)
+    for row, verdict in zip(programs, verdicts, strict=True):
+        rewards[row] = weighed(verdict, untrusted).pass_ratio
+    unscored = sum(verdict.pass_ratio is None for verdict in verdicts)
     if unscored:
         logger.warning("code_reward: %d of %d completions have no score: the sandbox failed", unscored, len(rewards))
     if "log_metric" in kwargs:
         kwargs["log_metric"]("code_reward/no_score", float(unscored))
-        kwargs["log_metric"]("code_reward/untrusted", float(marked))
+        kwargs["log_metric"]("code_reward/untrusted", float(sum(not each.trusted_compare for each in verdicts)))
     return rewards
 
 
@@ -156,15 +155,22 @@ def binarize(rewards: Sequence[float | None], threshold: float = BINARY_THRESHOL
 
 
 def no_code_verdict(tests: int) -> Verdict:
-    """The verdict on a response without a program: every test fails, as with a syntax error. Raises if tests < 1."""
-    if tests < 1:
-        raise ValueError("a verdict needs at least one test")
+    """The verdict on a response without a program: every test fails, as with a syntax error."""
     return Verdict(0.0, "syntax_error", (TestOutcome("syntax_error", detail="no code block"),) * tests)
 
 
-def _judge(
-    programs: list[Program], num_parallel: int, provider: str, packages: list[str]
-) -> list[Verdict] | list[None]:
+def execution_feedback(tests: Sequence[str], outcomes: Sequence[str]) -> str:
+    """What a second turn is told: how many tests passed, and the first failure with its error type (Murphy).
+
+    tests: their source; outcomes: one of sandbox.ERROR_TYPES each, at least one of them a failure.
+    """
+    failing, ending = next((place, outcome) for place, outcome in enumerate(outcomes) if outcome != "accepted")
+    passed = sum(outcome == "accepted" for outcome in outcomes)
+    told = f"{passed} of {len(outcomes)} tests passed. {ending.replace('_', ' ')}"
+    return f"{told}: {tests[failing]:.{LONGEST_TEST}}"
+
+
+def _judge(programs: list[Program], num_parallel: int, provider: str, packages: list[str]) -> list[Verdict]:
     if not programs:
         return []
     try:
@@ -173,7 +179,7 @@ def _judge(
         if provider == "local":  # retrying on this machine would not help
             raise
         logger.error("code_reward: no sandbox from %s: %s", provider, error)
-        return [None] * len(programs)
+        return [Verdict(None, "internal_error", ())] * len(programs)
     with pool:
         return pool.run(programs)
 
@@ -210,10 +216,9 @@ def _tests(row: int, cases: Any) -> list[str]:
 
 def _check_languages(columns: Mapping[str, Any], rows: int, enforce_same: bool) -> None:
     languages = _column(columns, "language", rows) if "language" in columns else []
-    # None, or NaN in a data frame: not specified.
-    named = [value for value in languages if value is not None and not (isinstance(value, float) and math.isnan(value))]
-    if enforce_same and len(set(named)) > 1:
-        raise ValueError(f"enforce_same_language: found {', '.join(sorted(map(str, set(named))))}")
-    for row, language in enumerate(languages):
-        if language in named and language != "python":
+    named = {row: language for row, language in enumerate(languages) if isinstance(language, str)}  # else: not said
+    if enforce_same and len(set(named.values())) > 1:
+        raise ValueError(f"enforce_same_language: found {', '.join(sorted(set(named.values())))}")
+    for row, language in named.items():
+        if language != "python":
             raise ValueError(f"row {row}: language {language!r}; the sandbox only runs python")

@@ -370,14 +370,6 @@ def _tokens(text: str) -> list[str]:
             at = found.end()
         else:
             raise Unreadable(f"not understood: {text[at:]:.20}")
-    while "\\choose" in tokens:  # {n \choose k} as \binom{n}{k}
-        at = tokens.index("\\choose")
-        depth, start = 0, at - 1
-        while start >= 0 and (tokens[start] != "{" or depth):
-            depth += {"}": 1, "{": -1}.get(tokens[start], 0)
-            start -= 1
-        head, above = (tokens[:start], tokens[start:at]) if start >= 0 else ([], ["{", *tokens[:at]])
-        tokens = [*head, "\\binom", *above, "}", "{", *tokens[at + 1 :], *([] if start >= 0 else ["}"])]
     return tokens
 
 
@@ -406,19 +398,12 @@ _divide = _on_both(lambda one, other: one / other)
 
 
 def _exact_root(value: Fraction, degree: int) -> Fraction | None:
-    """The root of a fraction if it is one too."""
+    """The root of a fraction if it is one too (of degree 3 and more: up to 100 digits)."""
     if value < 0 or degree > 64:
         return None
-    roots = [_whole_root(part, degree) for part in (value.numerator, value.denominator)]
-    root = Fraction(*roots)
+
+    def root_of(part: int) -> int:
+        return math.isqrt(part) if degree == 2 else int(PRECISE.nint(PRECISE.root(part, degree)))
+
+    root = Fraction(root_of(value.numerator), root_of(value.denominator))
     return root if root**degree == value else None
-
-
-def _whole_root(value: int, degree: int) -> int:
-    """The largest whole number whose power is at most `value` (Newton's method)."""
-    if degree == 2 or value < 2:
-        return math.isqrt(value) if degree == 2 else value
-    root = 1 << -(-value.bit_length() // degree)
-    while (smaller := ((degree - 1) * root + value // root ** (degree - 1)) // degree) < root:
-        root = smaller
-    return root

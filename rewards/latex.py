@@ -28,6 +28,7 @@ SPELLINGS = {
     rf"\\lbrace{END}": r"\\{", rf"\\rbrace{END}": r"\\}", rf"\\langle{END}": "(", rf"\\rangle{END}": ")",
     rf"\\(degree|deg){END}|\^\{{?\\circ\}}?": r"^\\circ ", r"\\\$": "$", r"\\%": "%",
     r"\\mathbb\s*\{?R\}?": r"(-\\infty,\\infty)",
+    rf"\{{([^{{}}]*)\\choose{END}([^{{}}]*)\}}|^([^{{}}]*)\\choose{END}([^{{}}]*)$": r"\\binom{\1\3}{\2\4}",
     # only the look
     rf"\\(left|right){END}\.?": "", rf"\\([bB]ig[lr]?|displaystyle|textstyle|limits){END}": "", r"\\[()\[\]]": "",
     r"\\(color|textcolor)\{\w+\}": "", r"\\(underline|boxed|fbox|mbox)(?=\s*\{)": "",

@@ -1,7 +1,7 @@
-"""VeRPO: test weights from the group's own pass rates, and outcome anchors (arXiv 2601.03525, eqs. 3 and 7-14).
+"""VeRPO: weights of tests from the group's own pass rates (arXiv 2601.03525, eqs. 3 and 7-9).
 
 There is no public code; docs/rewards.md states how we read the paper. Its hyper-parameters are settings without
-defaults. Not covered: normalising advantages by the group's standard deviation (the estimators do that).
+defaults. Not covered: the reward (rewards/shaping.py), its comparison within the group (the estimators).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field
 
+from algorithms.groups import group_numbers
 from algorithms.settings import Strict
 
 
@@ -46,52 +47,19 @@ def verpo_weights(rates: ArrayLike, alpha: float, sigma: float, delta: float) ->
 
 
 def verpo_group_weights(
-    groups: Sequence[Hashable] | np.ndarray,
-    passed: Sequence[np.ndarray],
-    scored: np.ndarray,
-    settings: VerpoSettings,
+    groups: Sequence[Hashable], passed: Sequence[np.ndarray], scored: np.ndarray, settings: VerpoSettings
 ) -> list[np.ndarray]:
     """Weights of each row's tests, from the pass rates of its group's scored rows.
 
     groups: [B], rows of one prompt share a label; passed: B arrays bool [T]; scored: bool [B]. Returns B arrays float64
-    [T], the same object within a group; without scored rows, all pass rates are taken as 0. Raises ValueError if rows
-    of a group differ in number of tests.
+    [T], the same object within a group; without scored rows, all pass rates are taken as 0.
     """
-    members: dict[Hashable, list[int]] = {}
-    for row, label in enumerate(groups):
-        members.setdefault(label, []).append(row)
+    numbers, labels = group_numbers(groups)
     weights: list[np.ndarray] = [np.empty(0)] * len(passed)
-    for label, rows in members.items():
-        if len({len(passed[row]) for row in rows}) > 1:
-            raise ValueError(f"group {label!r}: its rows differ in number of tests")
-        outcomes = np.stack([passed[row] for row in rows])[np.asarray(scored)[rows]]
-        rates = outcomes.mean(0) if len(outcomes) else np.zeros(len(passed[rows[0]]))
-        of_group = verpo_weights(rates, settings.alpha, settings.sigma, settings.delta)
+    for group in range(len(labels)):
+        rows = np.flatnonzero(numbers == group)
+        outcomes = [passed[row] for row in rows if scored[row]] or [np.zeros(len(passed[rows[0]]))]
+        of_group = verpo_weights(np.mean(outcomes, axis=0), settings.alpha, settings.sigma, settings.delta)
         for row in rows:
             weights[row] = of_group
     return weights
-
-
-def verpo_turn_rewards(passed: ArrayLike, weights: ArrayLike) -> np.ndarray:
-    """Dense reward of each turn, Σ_j w_j·1[test j passes]: [..., T] and [T] → float64 [...]."""
-    return np.asarray(passed, dtype=np.float64) @ np.asarray(weights, dtype=np.float64)
-
-
-def verpo_advantages(
-    turn_rewards: Sequence[ArrayLike], solved: ArrayLike, gamma: float, beta: float
-) -> list[np.ndarray]:
-    """A = (R − mean R) + β·(r − mean r): a trajectory's outcome anchor plus the dense reward of a turn.
-
-    turn_rewards: one array per trajectory of the group, one reward per turn; solved: bool per trajectory, all tests
-    passed at its last turn. R = γ^turns·solved is averaged over trajectories, r over all turns of all trajectories.
-    Returns one float64 array per trajectory. Raises ValueError on a trajectory without turns.
-    """
-    rewards = [np.asarray(turns, dtype=np.float64) for turns in turn_rewards]
-    turns = np.array([len(reward) for reward in rewards])
-    if (turns == 0).any():
-        raise ValueError(f"trajectory {int((turns == 0).argmax())} has no turns")
-    anchors = gamma**turns * np.asarray(solved, dtype=np.float64)
-    mean_turn = np.concatenate(rewards).mean()
-    return [
-        (anchor - anchors.mean()) + beta * (reward - mean_turn) for anchor, reward in zip(anchors, rewards, strict=True)
-    ]

@@ -12,7 +12,16 @@ from pydantic import BaseModel
 from ares.engines import Request, SamplingSettings
 from ares.grading import ID_COLUMNS, Grader, RewardError, answered, check_grades, check_scored
 from ares.runs import Step
-from ares.step import PROMPT, asked_rows, begun_rows, continue_rows, engine_calls, requested_rows, second_turn_rows
+from ares.step import (
+    PROMPT,
+    asked_rows,
+    begun_rows,
+    continue_rows,
+    engine_calls,
+    requested_rows,
+    second_turn_rows,
+    with_scores,
+)
 from ares.store import Journal, Ref
 from tasks.phase import phase
 
@@ -178,7 +187,7 @@ def request_rows(step: Step, draw: Draw) -> pd.DataFrame:
     if draw.purpose == "validation":  # measured alike, however a run was trained
         settings = settings.model_copy(update={"children": 1, "shuffled": False})
     chat = step.config.data.chat_template_kwargs
-    return second_turn_rows(rows, scores, of_rows, step.run.tokenizer, settings, key, chat)
+    return second_turn_rows(with_scores(rows, scores), of_rows, step.run.tokenizer, settings, key, chat)
 
 
 @phase("score", retries=2)
@@ -195,7 +204,7 @@ async def score(step: Step, draw: Draw, sampled: Rows) -> Scores:
 
 
 def check_graded(step: Step, scores: list[Ref]) -> None:
-    """Raise RewardError when too many samples have no score (ares/grading/unscored.py).
+    """Raise RewardError when too many samples have no score (ares/grading/grader.py).
 
     Such scores are discarded, so that a resume asks the grader again instead of failing on them.
     """

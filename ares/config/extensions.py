@@ -153,7 +153,7 @@ GRADERS = Kind(
     facts={"judges_programs": False},
     builtin={
         "math": Builtin("ares.grading.graders:MathGrader"),
-        "code": Builtin("ares.grading.graders:code_grader", {"judges_programs": True}),
+        "code": Builtin("ares.grading.code:CodeGrader", {"judges_programs": True}),
     },
     functions=True,
 )
@@ -166,11 +166,12 @@ REWARD_DESIGNS = Kind(
     facts={"test_weights": None},
     builtin=dict.fromkeys(
         ("sparse", "dense_linear", "dense_weighted", "outcome_anchor", "verpo", "pass_ratio"),
-        Builtin("ares.step.rewards:ShapedDesign"),
+        Builtin("rewards.shaping:shape_code_rewards"),
     )
-    | {"dense_weighted": Builtin("ares.step.rewards:ShapedDesign", {"test_weights": "running"})},
+    | {"dense_weighted": Builtin("rewards.shaping:shape_code_rewards", {"test_weights": "running"})},
 )
-"""test_weights="running": it gets test weights, from how often each test was passed during the run."""
+"""Ours are branches of one function. test_weights="running": it gets test weights, from how often each test was passed
+during the run."""
 
 ENGINES = Kind(
     "rollout.engine",

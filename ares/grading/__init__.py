@@ -3,12 +3,9 @@
 Covered: math answers, programs, user functions. Not covered: reward designs and shaping (rewards/).
 """
 
-from ares.grading.function_grader import EXTRAS, SCORE
-from ares.grading.grader import ID_COLUMNS, Grader, RewardError, check_grades
-from ares.grading.graders import load_grader
-from ares.grading.references import check_references
-from ares.grading.trial import answered, try_on
-from ares.grading.unscored import check_scored
+from ares.grading.code import check_references
+from ares.grading.grader import ID_COLUMNS, Grader, RewardError, answered, check_grades, check_scored, try_on
+from ares.grading.graders import EXTRAS, SCORE, load_grader
 
 __all__ = [
     "EXTRAS",

@@ -5,9 +5,7 @@ what a program may do (sandbox/); a node that joins later is not used by a run t
 """
 
 import itertools
-import logging
 import os
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +14,6 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ares.cluster import ATTEMPTS, DEATHS, WorkerError, connect
 from sandbox import Program, SandboxPool, SandboxUnavailable, Verdict, packages
-
-logger = logging.getLogger(__name__)
 
 
 class SandboxActor:
@@ -44,57 +40,47 @@ class SandboxActor:
 
 
 class ClusterSandbox:
-    """Judges programs on the cluster that RAY_ADDRESS names. Usable from several threads."""
+    """Judges programs on the cluster that RAY_ADDRESS names. Usable from several threads.
+
+    Ray starts a pool that died again, on another node if its own is lost, and hands it its programs again.
+    """
 
     def __init__(self, workers_per_node: int | None, min_isolation: str, imported: tuple[str, ...] = ()) -> None:
         """One pool per node, by default with a worker per core. Raises SandboxUnavailable."""
         connect(os.cpu_count() or 1)
         nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
         nodes = [node for node in nodes if not node["Resources"].get("GPU")] or nodes
-        self._settings = (min_isolation, imported, packages.find(imported).digest)
-        self._lock = threading.Lock()
-        self._sizes = {node["NodeID"]: workers_per_node or int(node["Resources"]["CPU"]) for node in nodes}
-        self._actors = {node: self._start(node) for node in self._sizes}
-        self._turn = itertools.count()
-        self.num_workers = sum(self._sizes.values())
+        sizes = {node["NodeID"]: workers_per_node or int(node["Resources"]["CPU"]) for node in nodes}
+        settings = (min_isolation, imported, packages.find(imported).digest)
+        self._actors = [_start(node, size, settings) for node, size in sizes.items()]
+        self._turn = itertools.cycle(self._actors)
+        self.num_workers = sum(sizes.values())
         try:
-            ray.get([actor.ready.remote() for actor in self._actors.values()])
+            ray.get([actor.ready.remote() for actor in self._actors])
         except ray.exceptions.RayTaskError as error:
             self.close()
             raise error.as_instanceof_cause() from error
 
     def run(self, programs: Sequence[Program]) -> list[Verdict]:
         """Judge programs on the next node. Raises WorkerError if sandboxes keep dying under them."""
-        for attempt in range(1, ATTEMPTS + 1):
-            node, actor = self._next()
-            try:
-                return ray.get(actor.judge.remote(programs))
-            except DEATHS as error:
-                logger.warning("sandbox of node %s died (attempt %d of %d): %s", node[:8], attempt, ATTEMPTS, error)
-                self._replace(node, actor)
-                last = error
-        raise WorkerError(f"Sandboxes died {ATTEMPTS} times under the same program: {last}") from last
+        try:
+            return ray.get(next(self._turn).judge.remote(programs))
+        except DEATHS as error:
+            raise WorkerError(f"Sandboxes died {ATTEMPTS} times under the same program: {error}") from error
 
     def close(self) -> None:
         """End all pools."""
-        for actor in self._actors.values():
+        for actor in self._actors:
             ray.kill(actor)
-        self._actors = {}
 
-    def _start(self, node: str) -> Any:
-        size = self._sizes[node]
+
+def _start(node: str, size: int, settings: tuple[Any, ...]) -> Any:
+    options = {
         # No CPU is reserved: programs run while the node's learner and engine wait for them, and vice versa.
-        options = {"num_cpus": 0, "max_concurrency": 2 * size}
-        where = NodeAffinitySchedulingStrategy(node, soft=True)  # a lost node's share moves to another
-        return ray.remote(SandboxActor).options(scheduling_strategy=where, **options).remote(size, *self._settings)
-
-    def _next(self) -> tuple[str, Any]:
-        with self._lock:
-            nodes = list(self._actors)
-            node = nodes[next(self._turn) % len(nodes)]
-            return node, self._actors[node]
-
-    def _replace(self, node: str, dead: Any) -> None:
-        with self._lock:
-            if self._actors.get(node) is dead:
-                self._actors[node] = self._start(node)
+        "num_cpus": 0,
+        "max_concurrency": 2 * size,
+        "max_restarts": -1,
+        "max_task_retries": ATTEMPTS - 1,
+        "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True),
+    }
+    return ray.remote(SandboxActor).options(**options).remote(size, *settings)

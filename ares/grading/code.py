@@ -1,20 +1,21 @@
 """Grading programs: extracted from responses, judged in the sandbox while other responses are still being generated.
 
 Covered: extracting a response's program; where it is judged (this machine, the nodes of a Ray cluster, rented
-machines); one verdict for identical programs of a step, or of several runs. Not covered: what a verdict is worth
-(rewards/shaping.py), reading tests from data sets (ares/data/code.py).
+machines); one verdict for identical programs of a step, or of several runs; reference solutions. Not covered: what a
+verdict is worth (rewards/shaping.py), reading tests from data sets (ares/data/code.py), whether tests tell a right
+program from a wrong one (`ares data check`).
 """
 
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
 import pandas as pd
 
-from ares.config import CodeConfig
-from ares.data import packages_of, program
+from ares.config import CodeConfig, RewardConfig
+from ares.data import DataError, Problems, packages_of, program
 from ares.grading.grader import ID_COLUMNS, Grader
 from ares.grading.shared_verdicts import SharedVerdicts
 from rewards.code import code_format_score, extract_code, no_code_verdict
@@ -37,17 +38,19 @@ COMPLETION = ["begun", "stops"]
 """Columns of problems whose response continues a program, instead of holding one in a code block."""
 _QUEUED_PER_WORKER = 2
 """Programs in a pool per worker: more than the one it judges, so that no worker waits for its next."""
+_SHOWN = 20
+"""References that fail which are named."""
 
 
 class CodeGrader(Grader):
-    """Judges the programs in responses. `anticipate` starts on responses that have finished, `grade` collects."""
+    """reward.kind=code: judges the programs in responses. `anticipate` starts on those that have finished."""
 
-    def __init__(self, config: CodeConfig) -> None:
-        self.config = config
+    def __init__(self, config: RewardConfig) -> None:
+        self.config = config.code
         self._verdicts: dict[Hashable, Future[Verdict]] = {}
         self._pool: ProgramJudge | None = None
         self._shared: SharedVerdicts | None = None
-        self._packages = config.packages
+        self._packages = self.config.packages
 
     def expect(self, *problems: pd.DataFrame | None) -> str:
         """Find the packages that programs import; returns their versions and digest. Raises PackageMissing."""
@@ -107,35 +110,25 @@ class CodeGrader(Grader):
         source = written(row)
         # Keyed by the tests, not by the problem's id: a held-out problem may have the id of a training problem.
         tests = (tuple(row["test_cases"]), tuple(map(tuple, row["stdin_tests"])), row["setup"], row["entry_point"])
-        key = (
-            source,
-            tests,
-            *(row.get(name) for name in ("before", "after", "stdin_compare", "checker", "time_limit")),
-        )
+        how = (row.get(name) for name in ("before", "after", "stdin_compare", "checker", "time_limit"))
+        key = (source, tests, *how)
         if key not in self._verdicts:
-            self._verdicts[key] = self._nothing_to_run(row) if source is None else self._judged(row, source)
+            self._verdicts[key] = self._threads.submit(self._judge, row, source)
         return self._verdicts[key]
 
-    def _judged(self, row: dict[Any, Any], source: str) -> "Future[Verdict]":
+    def _judge(self, row: dict[Any, Any], source: str | None) -> Verdict:
+        """The verdict on a response's program: one that another run has stored, or a new one."""
+        if source is None:
+            return no_code_verdict(len(row["test_cases"]) + len(row["stdin_tests"]))
         assert self._pool is not None, "the sandbox was not started"
-        pool, job = self._pool, program(row, source, self.config.cpu_seconds, self.config.memory_mb)
-        return self._threads.submit(_verdict, pool, self._shared, job)
-
-    def _nothing_to_run(self, row: dict[Any, Any]) -> "Future[Verdict]":
-        verdict: Future[Verdict] = Future()
-        verdict.set_result(no_code_verdict(len(row["test_cases"]) + len(row["stdin_tests"])))
+        job = program(row, source, self.config.cpu_seconds, self.config.memory_mb)
+        known = None if self._shared is None else self._shared.find(job)
+        if known is not None:
+            return known
+        (verdict,) = self._pool.run([job])
+        if self._shared is not None:
+            self._shared.add(job, verdict)
         return verdict
-
-
-def _verdict(pool: ProgramJudge, shared: SharedVerdicts | None, job: Program) -> Verdict:
-    """A program's verdict: one that another run has stored, or a new one."""
-    known = None if shared is None else shared.find(job)
-    if known is not None:
-        return known
-    (verdict,) = pool.run([job])
-    if shared is not None:
-        shared.add(job, verdict)
-    return verdict
 
 
 def written(row: Mapping[str, Any]) -> str | None:
@@ -149,6 +142,38 @@ def written(row: Mapping[str, Any]) -> str | None:
         return extract_code(without_thinking(row["response"]))
     ends = [place for stop in row["stops"] if (place := row["response"].find(stop)) >= 0]
     return begun + row["response"][: min(ends, default=None)] + "\n"
+
+
+def check_references(
+    grader: Grader, problems: Problems, known_failures: Collection[str] = ()
+) -> dict[str, int | list[str]]:
+    """Judge the reference solutions of a code set before a model: if they fail, a score would measure the set.
+
+    Returns how many there are, how many are accepted, and which of the known failures are not.
+
+    known_failures: ids of problems whose own reference is known to fail. Raises DataError if there is no reference, or
+    if any others are not accepted, naming them.
+    """
+    rows = problems.frame[problems.frame["answer"] != ""]
+    if rows.empty:
+        raise DataError(f"{problems.source}: --sanity needs reference solutions, and no row has one")
+    rows = rows.drop(columns=COMPLETION, errors="ignore")  # a reference is a whole program, whatever the form
+    responses = [f"```python\n{solution}\n```\n" for solution in rows["answer"]]
+    grades = grader.grade(rows.assign(response=responses, slot=range(len(rows)), sample=0))
+    failed = grades[grades["error_type"] != "accepted"]
+    known = [name for name in failed["id"] if name in known_failures]
+    others = [
+        f"{name} ({why})"
+        for name, why in zip(failed["id"], failed["error_type"], strict=True)
+        if name not in known_failures
+    ]
+    if others:
+        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+        raise DataError(
+            f"{problems.source}: {len(others)} of {len(rows)} reference solutions fail their own tests, so no "
+            f"model is scored: {', '.join(others[:_SHOWN])}{more}. Why: ares data check --code"
+        )
+    return {"solutions": len(rows), "accepted": len(rows) - len(failed), "known_failures": known}
 
 
 def _open(config: CodeConfig, imported: tuple[str, ...]) -> tuple[ProgramJudge, int]:

@@ -2,7 +2,7 @@
 
 Run as a script with the file, the function's name and a socket's descriptor, it answers pickled calls with pickled
 replies. What the function prints goes where the run's own output goes. Results leave as plain values, since the run
-does not know the classes of the user's file. Not covered: limits and restarts (ares/grading/function_calls.py).
+does not know the classes of the user's file. Not covered: limits and restarts (ares/grading/functions.py).
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """User reward functions: `path.py:function` with TRL's signature f(completions, **columns) or verl's
 compute_score(data_source, solution_str, ground_truth, extra_info), plain or async.
 
-Covered: calling a function by its signature and reading its result. Not covered: its process
-(ares/grading/function_process.py), loading the file (ares/config/extensions.py), combining several functions
-(ares/grading/function_grader.py).
+Covered: calling a function by its signature and reading its result; its process, which is killed and replaced when it
+overruns or dies. Not covered: what runs in that process (ares/grading/function_process.py), loading the file
+(ares/config/extensions.py), combining several functions (ares/grading/graders.py).
 
 The contract: calls come one at a time, on the main thread of one process that lives as long as the run; if a call
 overruns `reward.timeout` or its process dies, its samples have no score. TRL's signature is called once per shard and
@@ -11,9 +11,17 @@ may take that long per completion; an async compute_score answers a shard's samp
 """
 
 import inspect
+import logging
 import math
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,17 +30,20 @@ import pandas as pd
 
 from ares.config import ConfigError
 from ares.data import ASKED, OWN
-from ares.grading.function_calls import FunctionProcess
-from ares.grading.grader import RewardError
+from ares.grading.grader import STEP, RewardError
+from rewards.child_process import environment
 
-STEP = "training_step"
-"""Column with the number of training steps done before a row was sampled."""
+logger = logging.getLogger(__name__)
+
 OF_SAMPLING = ("response", "token_ids", "log_probs", "prompt_token_ids", "token_entropies", "canvas", ASKED, STEP)
 """Columns that are not the data set's; functions get some of them under other names."""
 OF_TRL = {"completions", "completion_ids", "prompts"}
 """Parameters by which TRL's signature is recognized: a function may take one and leave the others to **columns."""
 PATIENCE = 60.0
 """Least time limit of the very first call, in seconds: it may load a model."""
+SCRIPT = str(Path(__file__).with_name("function_process.py"))
+START_TIMEOUT = 600.0
+"""Seconds that executing the file may take: it may load a model."""
 
 
 @dataclass(frozen=True)
@@ -154,3 +165,68 @@ def _of_sample(row: Mapping[Any, Any]) -> dict[str, Any]:
         "ground_truth": row.get("answer"),
         "extra_info": {} if extra_info is None else extra_info,
     }
+
+
+class FunctionProcess:
+    """A function's process, started at the first call and restarted after it was killed or died."""
+
+    def __init__(self, path: Path, name: str, told: str) -> None:
+        self.path, self.name, self.told = path, name, told
+        self._lock = threading.Lock()
+        self._connection: Connection[Any, Any] | None = None
+        self._kill: Callable[[], Any] = lambda: None
+
+    def call(self, arguments: Any, limit: float, each: float = math.inf) -> tuple[bool, Any]:
+        """(True, the function's result), or (False, None) if it takes over `limit` seconds or its process dies.
+
+        For a list of arguments the result is a list of such pairs, (False, None) for those that took over `each`
+        seconds. Raises RewardError if the function raises.
+        """
+        with self._lock:
+            try:
+                if self._connection is None:
+                    self._connection = self._start()
+                self._connection.send_bytes(pickle.dumps((arguments, min(each, limit))))
+                return True, self._receive(self._connection, limit)
+            except TimeoutError:
+                logger.warning("%s took more than %.4g s and was killed: no score", self.told, limit)
+            except (EOFError, ConnectionError):
+                logger.warning("%s: its process died during a call: no score", self.told)
+            self.close()
+            return False, None
+
+    def close(self) -> None:
+        """Kill the process."""
+        self._kill()
+        self._connection = None
+
+    def _start(self) -> "Connection[Any, Any]":
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # -P: the modules beside the script must not be importable. In a session of its own the process outlives a
+            # Ctrl-C long enough for the run to end it.
+            command = [sys.executable, "-P", SCRIPT, str(self.path), self.name, str(theirs.fileno())]
+            process = subprocess.Popen(command, env=environment(), pass_fds=[theirs.fileno()], start_new_session=True)
+        connection: Connection[Any, Any] = Connection(ours.detach())
+        self._kill = weakref.finalize(self, _end, process, connection)
+        try:
+            self._receive(connection, START_TIMEOUT)
+        except RewardError:
+            self.close()
+            raise
+        return connection
+
+    def _receive(self, connection: "Connection[Any, Any]", limit: float) -> Any:
+        if not connection.poll(limit):
+            raise TimeoutError
+        done, value = pickle.loads(connection.recv_bytes())
+        if done:
+            return value
+        report, may_pass = value
+        raise RewardError(f"{self.told} failed: {report}", may_pass)
+
+
+def _end(process: subprocess.Popen[bytes], connection: "Connection[Any, Any]") -> None:
+    process.kill()
+    process.wait()
+    connection.close()

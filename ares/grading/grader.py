@@ -1,15 +1,27 @@
 """The interface of graders: rows in; for each row, accuracy and whatever else the grader knows of it out.
 
-A sample that cannot be graded has no score (None), never zero. Not covered: what accuracy is used for (ares/step).
+A sample that cannot be graded has no score (None), never zero. Covered: the rows that graders are given, their first
+call before a run is created, how many samples may lack a score before a run stops. Not covered: what accuracy is used
+for (ares/step), what becomes of samples without a score (they are left out of every metric and of their group; a group
+with fewer than two left is replaced).
 """
 
 from abc import ABC, abstractmethod
 
 import pandas as pd
+from transformers import PreTrainedTokenizerBase
 
+from ares.data import OWN, Problems
 from ares.errors import UserError
+from rewards.math import answer_text
 
 ID_COLUMNS = ["id", "slot", "sample"]
+OF_PROMPTS = ("id", "prompt", "prompt_token_ids")
+"""Columns that samples take from their problems; second turns have their own."""
+STEP = "training_step"
+"""Column with the number of training steps done before a row was sampled."""
+RIGHT = "<think>\nIt is {answer}.\n</think>\n<answer>\\boxed{{{answer}}}</answer>\n#### {answer}"
+"""A response with the answer in the places where rewards look for it."""
 
 
 class RewardError(UserError, RuntimeError):
@@ -52,6 +64,34 @@ class Grader(ABC):
         """Stop whatever was started."""
 
 
+def answered(sampled: pd.DataFrame, problems: pd.DataFrame, steps: int) -> pd.DataFrame:
+    """Rows as graders are given them: samples drawn after `steps` training steps, with the columns of their problems.
+
+    A data set may have columns called response or sample: the policy's keep the name.
+    """
+    twice = [name for name in sampled if name in problems]
+    problems = problems.drop(columns=[name for name in ("prompt_token_ids", *twice) if name in OF_PROMPTS])
+    own = {name: f"{OWN}{name}" for name in twice if name not in OF_PROMPTS}
+    return sampled.join(problems.rename(columns=own)).assign(**{STEP: steps})
+
+
+def try_on(grader: Grader, problems: Problems, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Have a grader grade the first problem's answer, and an empty response to the second, as a policy's may be.
+
+    Called before a run is created, so that a mistake in a user's grader costs seconds. The policy's own responses would
+    need the model loaded and a run's Ray; what only they reveal shows in the bootstrap's first shard. Raises
+    RewardError.
+    """
+    frame = problems.frame.iloc[[0, min(1, len(problems) - 1)]].reset_index(drop=True)
+    texts = [RIGHT.format(answer=answer_text(frame["answer"][0]) if "answer" in frame else "42"), ""]
+    sampled = pd.DataFrame({"id": frame["id"], "slot": [0, 1], "sample": 0, "response": texts, "finish_reason": "stop"})
+    token_ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    try:
+        grader.try_on(answered(sampled.assign(token_ids=token_ids), frame, 0))
+    except RewardError as error:
+        raise RewardError(f"First call, with two responses to problems of {problems.source}: {error}") from None
+
+
 def check_grades(table: pd.DataFrame, count: int) -> None:
     """Raise RewardError if a grader's table has the wrong rows, lacks columns or has an accuracy outside [0, 1]."""
     missing = [name for name in (*ID_COLUMNS, "accuracy", "format") if name not in table]
@@ -65,3 +105,20 @@ def check_grades(table: pd.DataFrame, count: int) -> None:
             f"{table['sample'][place]}; an accuracy lies in [0, 1] (null: no score); a reward on another "
             "scale goes into the column `score`"
         )
+
+
+def check_scored(rows: pd.DataFrame, limit: float, what: str) -> None:
+    """Raise RewardError if no response has a score, or more than the share `limit`, of several problems, has none.
+
+    One problem that cannot be graded must not end a run, and a grader that is down must not lead to an empty step.
+    rows: id and accuracy (null: no score) of everything drawn so far; what: its name, for the message.
+    """
+    missing = rows["accuracy"].isna()
+    problems = rows["id"][missing].nunique()
+    if not len(rows) or not (missing.all() or (missing.mean() > limit and problems > 1)):
+        return
+    raise RewardError(
+        f"{what}: {missing.sum()} of {len(rows)} responses, of {problems} problems, have no score: the grader failed "
+        "or took longer than reward.timeout (the log says which). Start the run again once it works: they are graded "
+        f"anew. reward.max_unscored={limit} is the share above which a run stops."
+    )

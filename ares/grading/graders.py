@@ -1,14 +1,32 @@
-"""The grader of a run: math answers, programs, functions, or one from the user's file."""
+"""The grader of a run: math answers, programs, the weighted sum of functions, or a class from the user's file.
 
+A function that does not apply to a response (None) adds nothing to the sum; if none applies, or one fails, the response
+has no score. Not covered: programs (ares/grading/code.py), calling functions (ares/grading/functions.py).
+"""
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
 import pandas as pd
 
 from ares.config import GRADERS, RewardConfig, part_name
-from ares.grading.code import CodeGrader
-from ares.grading.function_grader import JUDGE, FunctionGrader, Scorer
 from ares.grading.functions import FunctionScore, UserFunction
-from ares.grading.grader import ID_COLUMNS, Grader
+from ares.grading.grader import ID_COLUMNS, Grader, RewardError
 from rewards.aepo import format_reward
 from rewards.math import BOXED, asked_format, grade_answers
+
+SCORE = "score"
+"""Column with the reward of a response; `score_NAME` is the score from function NAME."""
+EXTRAS = "extras"
+"""Column with what functions return besides their scores, as JSON: {"compute_score": {"acc": 1.0}}."""
+
+Scorer = Callable[[pd.DataFrame, bool], list[FunctionScore]]
+"""(rows, whether this is the very first call) -> a score for each row."""
+JUDGE = "reward.accuracy"
+"""Key, among the scorers, of a function whose scores are accuracies and are not added."""
 
 
 def load_grader(config: RewardConfig) -> Grader:
@@ -56,6 +74,77 @@ class MathGrader(Grader):
         )
 
 
-def code_grader(config: RewardConfig) -> Grader:
-    """reward.kind=code: unit tests in the sandbox."""
-    return CodeGrader(config.code)
+class FunctionGrader(Grader):
+    """Adds up the scores of functions."""
+
+    def __init__(
+        self, scorers: dict[str, Scorer], weights: dict[str, float], accuracy: float | str | None = None
+    ) -> None:
+        """scorers: by the names of their parts, plus JUDGE if there is one. accuracy: the least reward of a right
+        response, or the name of a part; None: JUDGE's score, else that of the only function."""
+        self.scorers, self.weights, self.accuracy = scorers, weights, accuracy
+
+    def grade(self, rows: pd.DataFrame, first: bool = False) -> pd.DataFrame:
+        """accuracy, format, score, score_NAME of each function and, if there are any, extras.
+
+        Raises RewardError if a function raises or breaks its contract.
+        """
+        with ThreadPoolExecutor(len(self.scorers)) as threads:  # each has a process of its own
+            asked = {name: threads.submit(scorer, rows, first) for name, scorer in self.scorers.items()}
+        said = {name: answers.result() for name, answers in asked.items()}
+        added = {name: answers for name, answers in said.items() if name != JUDGE}
+        scores = np.array([[np.nan if each.score is None else each.score for each in of] for of in added.values()])
+        weighted = np.array([self.weights[name] for name in added])[:, None] * scores
+        failed = np.array([[each.failed for each in of] for of in added.values()]).any(0)
+        absent = failed | np.isnan(scores).all(0)
+        rewards = np.where(absent, np.nan, np.nansum(weighted, 0))
+        claimed = self._claim_accuracies(said, rewards)
+        accuracy = [None if absent[place] else _check(value, rows, place) for place, value in enumerate(claimed)]
+        columns: dict[str, Any] = {
+            "accuracy": pd.array(accuracy, dtype="Float64"),
+            "format": [format_reward(response) for response in rows["response"]],
+            SCORE: np.where([value is None for value in accuracy], np.nan, rewards),
+        } | {f"{SCORE}_{name}": values for name, values in zip(added, scores, strict=True)}
+        extras = [
+            {name: of[place].extras for name, of in added.items() if of[place].extras} for place in range(len(rows))
+        ]
+        if any(extras):
+            columns[EXTRAS] = [json.dumps(each) if each else None for each in extras]
+        return rows[ID_COLUMNS].assign(**columns)
+
+    def try_on(self, rows: pd.DataFrame) -> None:
+        """The very first call: functions get more time, and must not fail."""
+        self.grade(rows, first=True)
+
+    def close(self) -> None:
+        """End the processes of the user's functions."""
+        for scorer in self.scorers.values():
+            if isinstance(scorer, UserFunction):
+                scorer.close()
+
+    def _claim_accuracies(self, said: dict[str, list[FunctionScore]], rewards: np.ndarray) -> list[Any]:
+        """The accuracy claimed for each response, unchecked."""
+        if isinstance(self.accuracy, float):
+            return [float(reward >= self.accuracy) for reward in rewards]
+        parts: dict[str, list[Any]] = {name: [each.score for each in answers] for name, answers in said.items()}
+        for answers in said.values():
+            for key in dict.fromkeys(key for each in answers for key in each.extras):
+                parts.setdefault(key, [each.extras.get(key) for each in answers])
+        name = JUDGE if JUDGE in said else self.accuracy or next(iter(said))
+        if name in parts:
+            return parts[name]
+        if all(each.score is None for answers in said.values() for each in answers):
+            return [None] * len(rewards)
+        raise RewardError(f"reward.accuracy={name}: the parts of the reward are {', '.join(parts)}")
+
+
+def _check(value: Any, rows: pd.DataFrame, place: int) -> float | None:
+    """The value as an accuracy. Otherwise raises RewardError with the setting that derives one from any scale."""
+    if value is None or (isinstance(value, int | float) and 0.0 <= value <= 1.0):
+        return None if value is None else float(value)
+    raise RewardError(
+        f"The reward gave {value!r:.80} to problem {rows['id'].iloc[place]!r}, sample {rows['sample'].iloc[place]}; "
+        "difficulty buckets, the accuracy filter and pass@k need an accuracy, a number in [0, 1] (None: no score). "
+        "Set reward.accuracy=…: the least reward of a right response (0.5), the name of a part, or a function "
+        "(path.py:function)"
+    )

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributed.fsdp import register_fsdp_forward_method
 
+from algorithms.groups import SECOND_TURN_SLOT, group_numbers
 from algorithms.kl import BatchKL
 from algorithms.kl_controllers import KLController
 from algorithms.losses import importance_weights, loss_normalizer
@@ -189,9 +191,12 @@ class Learner:
         controller = self._beta_controller(beta)
         means = Means()
         skipped = done = 0
-        # Second turns make a batch longer than prompts times n; it still takes as many optimiser steps.
+        # Second turns make a batch longer than prompts times n; they are in the same optimiser step as their prompt.
         updates = self.config.rollout.prompts // self.config.learner.global_batch_prompts
-        parts = [rows for rows in torch.arange(len(batch)).tensor_split(updates) if len(rows)]
+        slots = batch.non_tensor_batch["uid"].astype(np.int64) % SECOND_TURN_SLOT
+        prompts = torch.from_numpy(group_numbers(slots)[0])
+        shares = prompts.unique().tensor_split(updates)
+        parts = [torch.isin(prompts, share).nonzero()[:, 0] for share in shares if len(share)]
         settings = self.config.algorithm.policy
         self._move_moments(self.device)
         for iteration in range(settings.epochs):

@@ -4,23 +4,22 @@ Covered: requests to engines, joining and collating rows, rewards, refill, shapi
 state. Not covered: the order of work (flows/), what is stored where (tasks/).
 """
 
-from ares.step.bootstrap import bootstrapped
 from ares.step.collate import as_sampled, graded, readable_rows, select_rows, token_batch
 from ares.step.metrics import evaluation_metrics, evaluation_table, lag_metrics
 from ares.step.refill import FilterExhausted, Refill, keep_groups
-from ares.step.requests import (
-    PROMPT,
-    asked_rows,
-    begun_rows,
-    continue_rows,
-    engine_calls,
-    requested_rows,
-    second_turn_rows,
-)
+from ares.step.requests import asked_rows, begun_rows, continue_rows, engine_calls, requested_rows
 from ares.step.rewards import PART, JudgedPrograms, rewarded
-from ares.step.rows import in_training_order, joined_rows, sampled_rows, with_scores
-from ares.step.shape import shape
-from ares.step.slots import FEW_STEPS_SLOT, GREEDY, is_second_turn
+from ares.step.rows import (
+    FEW_STEPS_SLOT,
+    GREEDY,
+    in_training_order,
+    is_second_turn,
+    joined_rows,
+    sampled_rows,
+    with_scores,
+)
+from ares.step.second_turn import PROMPT, second_turn_rows
+from ares.step.shape import bootstrapped, shape
 from ares.step.state import RunState
 
 __all__ = [

@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from algorithms.protocol import DataProto
-from ares.step.function_metrics import function_columns
+from ares.step.metrics import function_columns
 from ares.step.rewards import PART
 from rewards.math import answer_text
 
@@ -54,6 +55,7 @@ def as_sampled(batch: DataProto) -> DataProto:
 
 def graded(batch: DataProto, rows: pd.DataFrame) -> DataProto:
     """A batch with the grades and reward parts of its rows, which are given in its order."""
+    kept = {*OF_GRADERS, *function_columns(rows)}
     batch.non_tensor_batch |= DataProto.from_dict(
         non_tensors={
             "global_id": rows["id"].tolist(),
@@ -61,12 +63,10 @@ def graded(batch: DataProto, rows: pd.DataFrame) -> DataProto:
             "ground_truth": [answer_text(answer) for answer in rows["answer"]]
             if "answer" in rows
             else [""] * len(rows),
-            "accuracy": [None if pd.isna(value) else float(value) for value in rows["accuracy"]],
+            "accuracy": rows["accuracy"].to_numpy(dtype=float, na_value=np.nan).tolist(),
             "format": rows["format"].tolist(),
             "truncated": (rows["finish_reason"] == "length").tolist(),
-            **{name: rows[name].tolist() for name in OF_GRADERS if name in rows},
-            **{str(name): rows[name].tolist() for name in rows if str(name).startswith(PART)},
-            **{name: [None if pd.isna(said) else said for said in rows[name]] for name in function_columns(rows)},
+            **{str(name): rows[name].tolist() for name in rows if name in kept or str(name).startswith(PART)},
         }
     ).non_tensor_batch
     batch.meta_info["global_token_num"] = batch.tensor("attention_mask").sum(1).tolist()
@@ -120,8 +120,5 @@ def _diffusion_tensors(rows: pd.DataFrame, pad_id: int) -> dict[str, Tensor]:
 
 
 def _padded(sequences: list[Any], fill: float, dtype: Any, left: bool = False) -> Tensor:
-    longest = max(len(sequence) for sequence in sequences)
-    padded = np.full((len(sequences), longest), fill, dtype=dtype)
-    for row, sequence in enumerate(sequences):
-        padded[row, longest - len(sequence) if left else 0 : None if left else len(sequence)] = sequence
-    return torch.from_numpy(padded)
+    tensors = [torch.from_numpy(np.array(sequence, dtype=dtype)) for sequence in sequences]
+    return pad_sequence(tensors, batch_first=True, padding_value=fill, padding_side="left" if left else "right")

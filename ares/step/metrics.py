@@ -1,9 +1,11 @@
-"""Metrics of a shaped batch (rewards, lengths, advantages, entropy; over all rows and by bucket) and of an evaluation.
+"""Metrics of a shaped batch (rewards, lengths, advantages, entropy; over all rows and by bucket), of everything that a
+step drew (scores of functions; programs: how they ended, what passed, the cost of a solved problem), of an evaluation.
 
-Not covered: metrics of programs (ares/step/code_metrics.py) and of controllers (their own `metrics`).
+Not covered: metrics of controllers (their own `metrics`) and of second turns (ares/step/second_turn.py).
 """
 
-import math
+import json
+import sys
 from collections.abc import Iterable
 
 import numpy as np
@@ -12,24 +14,25 @@ import torch
 
 from algorithms.buckets import BUCKETS
 from algorithms.difficulty import difficulty_codes
+from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.protocol import DataProto
 from ares.config import RolloutConfig
-from ares.grading import SCORE
-from ares.step.code_metrics import ending_shares
-from ares.step.function_metrics import function_columns, function_metrics
-from ares.step.rows import scored_rows
-from ares.step.slots import FEW_STEPS_SLOT, SECOND_TURN_SLOT
+from ares.grading import EXTRAS, SCORE
+from ares.step.rows import FEW_STEPS_SLOT, is_second_turn, scored_rows
+from sandbox import ERROR_TYPES
 
 OF_EVALUATIONS = (
     "id", "sample", "prompt", "media_references", "response", "accuracy", SCORE, "finish_reason", "pass_ratio",
     "error_type", "test_outcomes",
 )  # fmt: skip
+OF_A_FUNCTION = f"{SCORE}_"
+ENDINGS = tuple(ending for ending in ERROR_TYPES if ending != "internal_error")
+"""How a program can end. One that the sandbox failed to judge has no ending and is not counted here."""
 
 
-def batch_metrics(
-    batch: DataProto, rewards: np.ndarray, parts: dict[str, np.ndarray], scored: np.ndarray, truncated: np.ndarray
-) -> dict[str, float]:
-    mask = batch.tensor("response_mask")
+def batch_metrics(batch: DataProto, rewards: np.ndarray, parts: dict[str, np.ndarray]) -> dict[str, float]:
+    """Metrics of a shaped batch. rewards, and their parts by name: [B], NaN for none."""
+    mask, scored = batch.tensor("response_mask"), ~np.isnan(rewards)
     lengths = mask.sum(1).double().numpy()
     prompts = (batch.tensor("attention_mask").sum(1) - mask.sum(1)).double().numpy()
     valid = mask.bool() & torch.from_numpy(scored)[:, None]
@@ -38,9 +41,10 @@ def batch_metrics(
     metrics |= _spread("critic/rewards", batch.tensor("token_level_rewards").sum(1).double().numpy()[scored])
     metrics |= _spread("critic/advantages", batch.tensor("advantages")[valid].double().numpy())
     metrics |= _spread("critic/returns", batch.tensor("returns")[valid].double().numpy())
-    metrics |= _spread("response_length", lengths) | {"response_length/clip_ratio": float(truncated.mean())}
+    metrics |= _spread("response_length", lengths)
     metrics |= _spread("prompt_length", prompts)
     metrics |= {
+        "response_length/clip_ratio": float(batch.non_tensor_batch["truncated"].astype(float).mean()),
         "reward/format": float(batch.non_tensor_batch["format"].astype(float).mean()),
         "entropy/mean": float((batch.tensor("entropies") * mask).sum() / mask.sum()),
         "entropy/hwe_fraction": float(batch.tensor("hwe_mask").sum() / mask.sum()),
@@ -48,18 +52,104 @@ def batch_metrics(
     if scored.any():
         spreads = pd.Series(rewards[scored]).groupby(batch.non_tensor_batch["uid"][scored]).std(ddof=1).dropna()
         metrics |= {"reward/std": float(spreads.mean()), "reward/zero_std_ratio": float((spreads < 1e-8).mean())}
-    difficulty = batch.non_tensor_batch["difficulty"]
     for bucket in BUCKETS:
-        inside = difficulty == bucket
+        inside = batch.non_tensor_batch["difficulty"] == bucket
         if inside.any():
             metrics[f"bucket/{bucket}/len"] = float(lengths[inside].mean())
-            if (inside & scored).any():
-                metrics[f"bucket/{bucket}/reward"] = float(rewards[inside & scored].mean())
-            if "kl_coefs" in batch.fields:
-                rows = torch.from_numpy(inside)
-                used = batch.tensor("kl_coefs")[rows][mask[rows].bool()]
-                metrics[f"bucket/{bucket}/kl_coef"] = float(used.mean())
+        if (inside & scored).any():
+            metrics[f"bucket/{bucket}/reward"] = float(rewards[inside & scored].mean())
+        if inside.any() and "kl_coefs" in batch.fields:
+            rows = torch.from_numpy(inside)
+            metrics[f"bucket/{bucket}/kl_coef"] = float(batch.tensor("kl_coefs")[rows][mask[rows].bool()].mean())
     return metrics
+
+
+def function_columns(rows: pd.DataFrame) -> list[str]:
+    """The columns of reward functions; none if another grader judged."""
+    return [str(name) for name in rows if name == EXTRAS or str(name).startswith(OF_A_FUNCTION)]
+
+
+def function_metrics(rows: pd.DataFrame) -> dict[str, float]:
+    """Metrics of reward functions under TRL's names; nothing if there are no columns of functions, or none applied.
+
+    `rewards/NAME/mean` and `std` of unweighted scores over the responses that a function applies to;
+    `rewards/NAME/PART/mean` of a finite number that its dict holds beside the score.
+    """
+    logged: dict[str, list[float]] = {}
+    metrics = {}
+    for column in function_columns(rows):
+        if column == EXTRAS:
+            for function, parts in (pair for text in rows[EXTRAS].dropna() for pair in json.loads(text).items()):
+                for part, value in parts.items():
+                    # Not math.isfinite, which raises for integers beyond floats.
+                    if isinstance(value, bool | int | float) and abs(value) <= sys.float_info.max:
+                        logged.setdefault(f"rewards/{function}/{part}/mean", []).append(float(value))
+            continue
+        values = rows[column].to_numpy(dtype=float, na_value=np.nan)
+        values = values[~np.isnan(values)]
+        name = f"rewards/{column.removeprefix(OF_A_FUNCTION)}"
+        if len(values):
+            metrics[f"{name}/mean"] = float(values.mean())
+        if len(values) > 1:
+            metrics[f"{name}/std"] = float(values.std(ddof=1))
+    return metrics | {name: float(np.mean(values)) for name, values in logged.items()}
+
+
+def ending_shares(rows: pd.DataFrame) -> dict[str, float]:
+    """Share of each ending, as error/TYPE; a truncated response that did not pass counts as truncated only."""
+    cut = rows["truncated"].astype(bool) & (rows["pass_ratio"].astype(float) < 1.0)
+    endings = rows["error_type"].mask(cut, "truncated")
+    return {f"error/{ending}": float((endings == ending).mean()) for ending in ENDINGS}
+
+
+def code_metrics(rows: pd.DataFrame, kept_slots: list[int]) -> dict[str, float]:
+    """`code/…` and `bucket/{easy,medium,hard}/code/…` of a step's rows.
+
+    rows: of both turns: slot, accuracy, pass_ratio, error_type, truncated, tokens and, if known, trusted. All is of
+    first turns but the cost per solved problem, which counts both and is missing if none was solved. A group's bucket
+    is that of its mean accuracy. code/untrusted is the share of programs with tests that ran in the program's own
+    process.
+    """
+    first = rows[~is_second_turn(rows)]
+    scored = rows[rows["pass_ratio"].notna()]
+    metrics = {"code/untrusted": float((~first["trusted"].astype(bool)).mean())} if "trusted" in rows else {}
+    if scored.empty:
+        return metrics
+    metrics |= {f"code/{name}": value for name, value in _figures(scored).items()}
+    of_first = scored[~is_second_turn(scored)]
+    groups = of_first["accuracy"].astype(float).groupby(of_first["slot"]).mean()
+    codes = pd.Series(difficulty_codes(groups.to_numpy()), index=groups.index)
+    for code, bucket in enumerate(BUCKETS):
+        slots = codes.index[codes == code]
+        if len(slots):
+            figures = _figures(scored[(scored["slot"] % SECOND_TURN_SLOT).isin(slots)])
+            figures["kept_share"] = float(np.isin(slots, kept_slots).mean())
+            metrics |= {f"bucket/{bucket}/code/{name}": value for name, value in figures.items()}
+    return metrics
+
+
+def seconds_per_solved(rows: pd.DataFrame, seconds: float) -> dict[str, float]:
+    """CPU seconds of programs per problem that at least one sample solved, in either turn; nothing if none did."""
+    solved = _count_solved(rows)
+    return {"perf/seconds_per_solved": seconds / solved} if solved else {}
+
+
+def _figures(rows: pd.DataFrame) -> dict[str, float]:
+    first = rows[~is_second_turn(rows)]
+    ratio = first["pass_ratio"].astype(float)
+    figures = {
+        "pass_at_1": float((ratio == 1.0).mean()),
+        "pass_ratio": float(ratio.mean()),
+        "timeout_rate": float((first["error_type"] == "timeout").mean()),
+        **ending_shares(first),
+    }
+    solved = _count_solved(rows)
+    return figures | ({"cost/tokens_per_solved": float(rows["tokens"].sum()) / solved} if solved else {})
+
+
+def _count_solved(rows: pd.DataFrame) -> int:
+    """Problems that at least one sample solved, in either turn."""
+    return int((rows.loc[rows["pass_ratio"] == 1.0, "slot"] % SECOND_TURN_SLOT).nunique())
 
 
 def lag_metrics(rows: pd.DataFrame, step: int, settings: RolloutConfig) -> dict[str, float]:
@@ -136,11 +226,6 @@ def evaluation_table(rows: pd.DataFrame) -> pd.DataFrame:
     """The table of held-out samples that is kept: first attempts only."""
     rows = _first_attempts(rows)
     return rows[[*(name for name in OF_EVALUATIONS if name in rows), *function_columns(rows)]]
-
-
-def mean_accuracy(batch: DataProto, graded: np.ndarray) -> float:
-    values = batch.non_tensor_batch["accuracy"][graded].astype(float)
-    return float(values.mean()) if len(values) else math.nan
 
 
 def _spread(name: str, values: np.ndarray) -> dict[str, float]:

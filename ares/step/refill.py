@@ -1,7 +1,7 @@
 """Refill: how many prompts to draw next, which drawn groups to train on, and metrics of everything drawn.
 
-Covered: choosing groups, the keep rate, the limit of tries. Pure: rows in, numbers out. Not covered: drawing
-and grading (flows/refill.py), shaping the batch (ares/step/shape.py).
+Covered: choosing groups, the keep rate, the limit of tries. Pure: rows in, numbers out. Not covered: drawing and
+grading (flows/draw.py), shaping the batch (ares/step/shape.py).
 """
 
 import math
@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from algorithms.filtering import informative_rows, varied_rows
+from algorithms.groups import SECOND_TURN_SLOT
 from ares.config import Config, FilterSettings
 from ares.errors import UserError
-from ares.step.code_metrics import code_metrics, seconds_per_solved
-from ares.step.function_metrics import function_columns, function_metrics
+from ares.step.metrics import code_metrics, function_metrics, seconds_per_solved
 from ares.step.rewards import total_reward
+from ares.step.rows import is_second_turn
 from ares.step.second_turn import second_turn_metrics
-from ares.step.slots import SECOND_TURN_SLOT, is_second_turn
 
 LOWEST_KEEP_RATE = 0.125
 """Lower bound: at most eight prompts are drawn for each missing group."""
@@ -41,8 +41,7 @@ class Refill:
         """Shards of first turns so far."""
         self.slots: list[int] = []
         """Groups that are trained on, including second turns."""
-        self._rollouts = self._asked = self._kept = self._useful = self._scored = self._unscored_groups = 0
-        self._correct = 0.0
+        self._asked = self._kept = self._useful = 0
         self._rows: list[pd.DataFrame] = []
 
     @property
@@ -55,14 +54,14 @@ class Refill:
 
         Raises FilterExhausted after algorithm.filter.max_tries rollouts.
         """
-        if self._rollouts == self.config.algorithm.filter.max_tries:
+        if len(self._rows) == self.config.algorithm.filter.max_tries:
             raise FilterExhausted(self._exhausted())
         keep_rate = max(self._kept / self.drawn, LOWEST_KEEP_RATE) if self.drawn else 1.0
         self._asked = min(self.wanted, math.ceil((self.wanted - self._kept) / keep_rate))
         return self._asked
 
     def take(self, rows: pd.DataFrame) -> list[int]:
-        """Choose among the groups of a draw, no more than are missing; returns the slots of all worth training on.
+        """Choose among the groups of a draw, no more than are missing; returns the slots of those trained on.
 
         rows: every sample of the draw, with rewards (ares/step/rewards.py).
         """
@@ -72,35 +71,30 @@ class Refill:
         good = keep_groups(rows, self.config.algorithm.filter, rewards)
         first_turn = [slot for slot in good if slot < SECOND_TURN_SLOT]
         chosen = set(first_turn[: self.wanted - self._kept])
-        self.slots += [slot for slot in good if slot % SECOND_TURN_SLOT in chosen]
-        own = rows[~is_second_turn(rows)]
-        accuracy = own["accuracy"]
-        self._rollouts += 1
+        trained = [slot for slot in good if slot % SECOND_TURN_SLOT in chosen]
+        self.slots += trained
         self.drawn += self._asked
         self.shards += math.ceil(self._asked / self.config.rollout.shard_prompts)
         self._kept += len(chosen)
         self._useful += len(first_turn)
-        self._correct += float(accuracy.fillna(0.0).astype(float).sum())
-        self._scored += int(accuracy.notna().sum())
-        self._unscored_groups += int((accuracy.notna().groupby(own["slot"]).sum() < SMALLEST_GROUP).sum())
         self._rows.append(rows)
-        return good
+        return trained
 
     def metrics(self) -> dict[str, float]:
         """Metrics of everything drawn: `reward/…`, `filter/…`; of functions `rewards/…`, of programs `code/…` and
         `second_turn/…`."""
+        rows = self._drawn_rows()
+        first = rows[~is_second_turn(rows)]
+        scored = first["accuracy"].notna()
         metrics = {
-            "reward/sampled_accuracy": self._correct / max(self._scored, 1),
-            "reward/unscored_groups": float(self._unscored_groups),
+            "reward/sampled_accuracy": float(first["accuracy"].sum()) / max(int(scored.sum()), 1),
+            "reward/unscored_groups": float((scored.groupby(first["slot"]).sum() < SMALLEST_GROUP).sum()),
             "filter/kept_share": self._useful / self.drawn,
-            "filter/rollouts": float(self._rollouts),
+            "filter/rollouts": float(len(self._rows)),
             "filter/drawn_prompts": float(self.drawn),
-        }
-        if self._rows and function_columns(self._rows[0]):
-            metrics |= function_metrics(self._drawn_rows())
+        } | function_metrics(rows)
         if self.config.reward.judges_programs:
-            rows = self._drawn_rows()
-            metrics |= code_metrics(rows[~is_second_turn(rows)], self.slots)
+            metrics |= code_metrics(rows, self.slots)
             if self.config.rollout.second_turn.enabled:
                 metrics |= second_turn_metrics(rows, self.config.rollout.second_turn.children)
         return metrics

@@ -1,26 +1,21 @@
-"""Requests to engines: one row per response, with the seed of its draws; second turns with prompts of their own.
+"""Requests to engines: one row per response, with the seed of its draws.
 
 Covered: the rows of a draw and the engine calls they make; the table of responses drawn in parts (rollout.parts), of
 several steps, in which a response stays until its step takes it. Not covered: which policy draws which part
-(flows/ahead.py), sampling (ares/engines), the prompts of second turns (ares/step/second_turn.py).
+(flows/draw.py), sampling (ares/engines), second turns (ares/step/second_turn.py).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from transformers import PreTrainedTokenizerBase
 
 from algorithms.keys import derive_seed
-from ares.config import RolloutConfig, SecondTurnConfig
+from ares.config import RolloutConfig
 from ares.engines import Request, SamplingSettings
 from ares.grading import ID_COLUMNS
-from ares.step.rows import with_scores
-from ares.step.second_turn import second_turns
-from ares.step.slots import GREEDY
-
-PROMPT = ["prompt", "prompt_token_ids"]
+from ares.step.rows import GREEDY
 
 
 def requested_rows(
@@ -31,35 +26,20 @@ def requested_rows(
     problems: slot by slot. greedy: add a greedy answer to each. key: seed of the run, purpose, moment.
     """
     samples = ([GREEDY] if greedy else []) + list(range(n))
-    media = problems["media_references"] if "media_references" in problems else [()] * len(problems)
-    stops = problems["stops"] if "stops" in problems else [()] * len(problems)
-    of_problems: dict[str, Iterable[Any]] = {
-        "id": problems["id"],
-        "slot": range(first_slot, first_slot + len(problems)),
-        "prompt_token_ids": problems["prompt_token_ids"],
-        "media_references": map(tuple, media),
-        "stops": map(tuple, stops),
-    }
-    columns = {name: [value for value in values for _ in samples] for name, values in of_problems.items()}
-    columns["sample"] = samples * len(problems)
-    names = zip(columns["slot"], columns["id"], columns["sample"], strict=True)
-    columns["seed"] = [derive_seed(*key, *name) for name in names]
-    return pd.DataFrame(columns)
-
-
-def second_turn_rows(
-    rollout: pd.DataFrame, scores: pd.DataFrame, problems: pd.DataFrame, tokenizer: PreTrainedTokenizerBase,
-    settings: SecondTurnConfig, key: tuple[int, str, int | str], template_settings: Mapping[str, Any],
-) -> pd.DataFrame:  # fmt: skip
-    """One row per second turn: id, slot, sample, its own prompt and prompt_token_ids, seed.
-
-    rollout, scores: the first turns; problems: theirs, row by row. template_settings: data.chat_template_kwargs.
-    """
-    turns = second_turns(with_scores(rollout, scores), problems, tokenizer, settings, template_settings, key)
-    if turns.empty:
-        return turns.reindex(columns=[*ID_COLUMNS, *PROMPT, "seed"])
-    names = zip(turns["slot"], turns["id"], turns["sample"], strict=True)
-    return turns.assign(seed=[derive_seed(*key, *name) for name in names])
+    nothing = pd.Series([()] * len(problems), index=problems.index)
+    rows = pd.DataFrame(
+        {
+            "id": problems["id"],
+            "slot": range(first_slot, first_slot + len(problems)),
+            "prompt_token_ids": problems["prompt_token_ids"],
+            "media_references": problems.get("media_references", nothing).map(tuple),
+            "stops": problems.get("stops", nothing).map(tuple),
+        }
+    )
+    rows = rows.iloc[np.repeat(np.arange(len(rows)), len(samples))].reset_index(drop=True)
+    rows["sample"] = samples * len(problems)
+    names = zip(rows["slot"], rows["id"], rows["sample"], strict=True)
+    return rows.assign(seed=[derive_seed(*key, *name) for name in names])
 
 
 def begun_rows(requested: pd.DataFrame, step: int) -> pd.DataFrame:

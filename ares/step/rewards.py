@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from ares.config import REWARD_DESIGNS, CodeConfig, Config
+from ares.config import REWARD_DESIGNS, Config
 from ares.grading import SCORE, RewardError
+from ares.step.rows import GREEDY
 from ares.step.second_turn import second_turn_credit
-from ares.step.slots import GREEDY
 from rewards.pass_rates import RunningPassRates
-from rewards.shaping import RUNTIME_ERRORS, CodeOutcomes, late_efficiency, shape_code_rewards
+from rewards.shaping import CodeOutcomes, late_efficiency, shape_code_rewards
 from rewards.verpo import verpo_group_weights
 
 PART = "reward_"
@@ -37,8 +37,9 @@ def running_pass_rates(config: Config) -> RunningPassRates | None:
 def observe_tests(rates: RunningPassRates | None, rows: pd.DataFrame) -> None:
     """Update the running pass rates with judged rows (id, test_outcomes, pass_ratio, truncated)."""
     if rates is not None:
-        outcomes = _outcomes(rows, masked=np.array(rows["truncated"], dtype=bool))
-        rates.update(rows["id"].to_numpy(), outcomes.passed, outcomes.scored)
+        outcomes = CodeOutcomes.of(rows["error_type"], rows["test_outcomes"], rows["truncated"])
+        scored = np.flatnonzero(outcomes.scored)
+        rates.update(rows["id"].to_numpy()[scored], [outcomes.passed[row] for row in scored])
 
 
 def rewarded(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None) -> pd.DataFrame:
@@ -81,15 +82,28 @@ def _outcome_parts(rows: pd.DataFrame, config: Config, rates: RunningPassRates |
         part = SCORE if SCORE in rows else "accuracy"
         return {part: rows[part].to_numpy(dtype=float, na_value=np.nan)}
     code, overlong = config.reward.code, config.algorithm.overlong
-    truncated = np.array(rows["truncated"], dtype=bool)
     # If truncated responses count in the baseline, or are not masked, they need a reward.
-    outcomes = _outcomes(rows, truncated & overlong.leaves_out_truncated)
-    parts = _designed(rows, outcomes, config, rates)
-    parts["code"] = code.weight * parts["code"]
-    if code.format_weight:
-        parts["format_score"] = np.where(
-            outcomes.scored, code.format_weight * rows["format"].to_numpy(dtype=float), np.nan
+    masked = np.array(rows["truncated"], dtype=bool) & overlong.leaves_out_truncated
+    outcomes = CodeOutcomes.of(rows["error_type"], rows["test_outcomes"], masked)
+    weights = None
+    if rates is not None:
+        weights = rates.weights(rows["id"].to_numpy(), outcomes.tests)
+    elif code.verpo is not None:
+        weights = verpo_group_weights(rows["slot"].tolist(), outcomes.passed, outcomes.scored, code.verpo)
+    parts = {"code": code.weight * _designed(JudgedPrograms(outcomes, rows, weights), config)}
+    if code.efficiency:
+        parts["efficiency"] = late_efficiency(
+            code.design,
+            outcomes,
+            rows["tokens"].to_numpy(),
+            code.efficiency,
+            (code.efficiency_start, config.rollout.max_response_length),
+            weights=weights,
+            error_policy=code.error_policy,
         )
+    if code.format_weight:
+        format_score = code.format_weight * rows["format"].to_numpy(dtype=float)
+        parts["format_score"] = np.where(outcomes.scored, format_score, np.nan)
     return parts
 
 
@@ -112,56 +126,19 @@ class RewardDesign(Protocol):
         """Reward of each row, float64 [B]; values of rows that are not scored are ignored."""
 
 
-class ShapedDesign:
-    """The designs of rewards/shaping.py."""
-
-    def __init__(self, code: CodeConfig) -> None:
-        self.code = code
-
-    def reward(self, seen: JudgedPrograms) -> np.ndarray:
-        """`shape_code_rewards` under reward.code.design."""
-        code = self.code
+def _designed(seen: JudgedPrograms, config: Config) -> np.ndarray:
+    """Rewards under reward.code.design, NaN for none. Raises RewardError if a user's design breaks its contract."""
+    code, outcomes = config.reward.code, seen.outcomes
+    if code.design in REWARD_DESIGNS.builtin:
         return shape_code_rewards(
-            code.design, seen.outcomes, weights=seen.test_weights, error_policy=code.error_policy, verpo=code.verpo
+            code.design, outcomes, weights=seen.test_weights, error_policy=code.error_policy, verpo=code.verpo
         )
-
-
-def _designed(
-    rows: pd.DataFrame, outcomes: CodeOutcomes, config: Config, rates: RunningPassRates | None
-) -> dict[str, np.ndarray]:
-    code = config.reward.code
-    weights = None
-    if rates is not None:
-        weights = rates.weights(rows["id"].to_numpy(), outcomes.tests)
-    elif code.verpo is not None:
-        weights = verpo_group_weights(rows["slot"].tolist(), outcomes.passed, outcomes.scored, code.verpo)
     design: RewardDesign = REWARD_DESIGNS.make(code)
-    parts = {"code": _checked(design.reward(JudgedPrograms(outcomes, rows, weights)), outcomes, code.design)}
-    if code.efficiency:
-        span = (code.efficiency_start, config.rollout.max_response_length)
-        parts["efficiency"] = late_efficiency(
-            code.design, outcomes, rows["tokens"].to_numpy(), code.efficiency, span,
-            weights=weights, error_policy=code.error_policy,
-        )  # fmt: skip
-    return parts
-
-
-def _checked(rewards: np.ndarray, outcomes: CodeOutcomes, design: str) -> np.ndarray:
-    """The rewards, NaN for none. Raises RewardError if a design breaks its contract."""
-    if np.shape(rewards) != outcomes.scored.shape:
+    rewards = np.asarray(design.reward(seen))
+    if rewards.shape != outcomes.scored.shape:
         raise RewardError(
-            f"reward.code.design={design} returned {list(np.shape(rewards))} rewards for {len(outcomes.scored)} rows"
+            f"reward.code.design={code.design} returned {list(rewards.shape)} rewards for {len(outcomes.scored)} rows"
         )
-    if not np.isfinite(np.asarray(rewards)[outcomes.scored]).all():
-        raise RewardError(f"reward.code.design={design} returned a reward that is no finite number")
+    if not np.isfinite(rewards[outcomes.scored]).all():
+        raise RewardError(f"reward.code.design={code.design} returned a reward that is no finite number")
     return np.where(outcomes.scored, rewards, np.nan)
-
-
-def _outcomes(rows: pd.DataFrame, masked: np.ndarray) -> CodeOutcomes:
-    endings = [np.asarray(outcomes, dtype=str) for outcomes in rows["test_outcomes"]]
-    return CodeOutcomes(
-        error_type=rows["error_type"].to_numpy(dtype=object),
-        truncated=masked,
-        passed=[ending == "accepted" for ending in endings],
-        errored=np.array([np.isin(ending, list(RUNTIME_ERRORS)).sum() for ending in endings], dtype=np.int64),
-    )

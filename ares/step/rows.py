@@ -1,16 +1,25 @@
-"""Rows of a step: samples joined with their grades and their problems.
+"""Rows of a step: samples, numbered by slot (group) and sample within it, joined with their grades and problems.
 
-Covered: the joins, the order of training. Not covered: rewards (ares/step/rewards.py), tensors (ares/step/collate.py),
-reading and writing (tasks/).
+Covered: the numbers, the joins, the order of training. Not covered: rewards (ares/step/rewards.py), tensors
+(ares/step/collate.py), reading and writing (tasks/).
 """
 
 import pandas as pd
 
+from algorithms.groups import SECOND_TURN_SLOT
 from ares.data import Problems
 from ares.grading import RewardError
-from ares.step.slots import SECOND_TURN_SLOT
 
+GREEDY = -1
+"""Sample number of the greedy answer that ReMax compares with."""
+FEW_STEPS_SLOT = 500_000_000
+"""Held-out samples of slot s drawn in few passes (validation.few_steps) have slot s + FEW_STEPS_SLOT."""
 OF_PROBLEMS = ("prompt", "answer", "prompt_token_ids", "media_references")
+
+
+def is_second_turn(rows: pd.DataFrame) -> pd.Series:
+    """Which rows are second turns."""
+    return rows["slot"] >= SECOND_TURN_SLOT
 
 
 def sampled_rows(rollouts: list[pd.DataFrame], problems: Problems) -> pd.DataFrame:

@@ -10,24 +10,27 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
+from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.keys import derive_seed
 from ares.config import ConfigError, SecondTurnConfig
-from ares.step.slots import SECOND_TURN_SLOT, is_second_turn
-from rewards.feedback import execution_feedback, first_turn_credit
+from ares.grading import ID_COLUMNS
+from ares.step.rows import is_second_turn
+from rewards.code import execution_feedback
 
+PROMPT = ["prompt", "prompt_token_ids"]
 _MARK = "\x00"
 
 
-def second_turns(
+def second_turn_rows(
     rows: pd.DataFrame, problems: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, settings: SecondTurnConfig,
-    template_settings: Mapping[str, Any] | None = None, key: tuple[int | str, ...] = (),
+    key: tuple[int | str, ...], template_settings: Mapping[str, Any],
 ) -> pd.DataFrame:  # fmt: skip
-    """One row per second turn: id, slot, sample, prompt, prompt_token_ids.
+    """One row per second turn: id, slot, sample, its own prompt and prompt_token_ids, seed.
 
     rows: judged first turns (id, slot, sample, response, token_ids, finish_reason, pass_ratio, test_outcomes);
-    problems: of these rows, row by row; template_settings: data.chat_template_kwargs; key: seeds shuffled verdicts.
-    A first turn that passed, was truncated or was not judged gets no second one; nor does one whose verdict is longer
-    than max_feedback_length.
+    problems: of these rows, row by row; template_settings: data.chat_template_kwargs; key: seed of the run, purpose,
+    moment. A first turn that passed, was truncated or was not judged gets no second one; nor does one whose verdict is
+    longer than max_feedback_length.
     """
     chosen = np.flatnonzero(_may_go_on(rows))
     failed, theirs = rows.iloc[chosen].to_dict("records"), problems.iloc[chosen].to_dict("records")
@@ -37,8 +40,7 @@ def second_turns(
     if settings.shuffled:
         told = _of_another_problem(told, np.array([row["slot"] for row in failed]), key)
     ends = [int(row["token_ids"][-1]) for row in failed]
-    followed = _following_turns(tokenizer, told, ends, template_settings or {})
-    return pd.DataFrame(
+    turns = [
         {
             "id": row["id"],
             "slot": row["slot"] + SECOND_TURN_SLOT,
@@ -46,10 +48,14 @@ def second_turns(
             "prompt": problem["prompt"] + row["response"] + text,
             "prompt_token_ids": [*problem["prompt_token_ids"], *row["token_ids"].tolist(), *tokens],
         }
-        for row, problem, (text, tokens) in zip(failed, theirs, followed, strict=True)
+        for row, problem, (text, tokens) in zip(
+            failed, theirs, _following_turns(tokenizer, told, ends, template_settings), strict=True
+        )
         if len(tokens) <= settings.max_feedback_length
         for child in range(settings.children)
-    )
+    ]
+    seeds = [derive_seed(*key, turn["slot"], turn["id"], turn["sample"]) for turn in turns]
+    return pd.DataFrame(turns, columns=[*ID_COLUMNS, *PROMPT]).assign(seed=seeds)
 
 
 def _may_go_on(rows: pd.DataFrame) -> np.ndarray:
@@ -70,16 +76,18 @@ def _of_another_problem(told: list[str], slots: np.ndarray, key: tuple[int | str
 
 
 def second_turn_credit(rows: pd.DataFrame, rewards: np.ndarray, settings: SecondTurnConfig) -> np.ndarray:
-    """What each row gains by its second turns: [B] float64, 0 for second turns themselves, NaN without a reward.
+    """What each row gains by its second turns: share·max(0, c − its own reward), c their highest or mean reward.
 
-    rows: both turns (slot, sample); rewards: [B], each turn's own.
+    With a share of 1 a repaired failure is worth as much as a program that was right at once. rows: both turns (slot,
+    sample); rewards: [B], each turn's own (NaN: none, ignored). Returns [B] float64, 0 for second turns themselves and
+    first turns without one, NaN without a reward.
     """
     second = is_second_turn(rows).to_numpy()
-    place = {key: row for row, key in enumerate(zip(rows["slot"], rows["sample"], strict=True)) if not second[row]}
-    slots, samples = rows["slot"].to_numpy()[second] - SECOND_TURN_SLOT, rows["sample"].to_numpy()[second]
-    parent = np.array([place[key] for key in zip(slots, samples // settings.children, strict=True)], dtype=np.int64)
-    own = np.where(second, np.nan, rewards)
-    gained = first_turn_credit(own, parent, rewards[second], settings.credit, settings.credit_share)
+    slots, samples = rows["slot"].to_numpy() % SECOND_TURN_SLOT, rows["sample"].to_numpy()
+    first_turn = pd.MultiIndex.from_arrays([slots, np.where(second, samples // settings.children, samples)])
+    earned = pd.Series(rewards, index=first_turn)
+    best = earned[second].groupby(level=[0, 1]).agg(settings.credit).reindex(first_turn).to_numpy()
+    gained = np.where(second | np.isnan(best), 0.0, settings.credit_share * np.maximum(best - rewards, 0.0))
     return np.where(np.isnan(rewards), np.nan, gained)
 
 

@@ -1,34 +1,33 @@
-"""From a graded batch to the inputs of the update.
+"""From a graded batch to the inputs of the update; from the bootstrap's to the state before the first step.
 
 Covered: τ and HWE tokens, difficulty, targets and alpha, the AEPO reward, KL in the reward or its coefficients in the
 loss, advantages, importance weights. Pure but for the state, which it updates. Not covered: making the batch
 (ares/step/collate.py), storing it (tasks/).
 """
 
+from collections.abc import Iterable
+
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from algorithms.buckets import BUCKETS
-from algorithms.entropy import (
-    entropy_percentile_thresholds,
-    hwe_count,
-    hwe_mask,
-    trigger_mask,
-)
+from algorithms.entropy import entropy_percentile_thresholds, hwe_count, hwe_mask, trigger_mask
 from algorithms.estimators import AdvantageEstimator, RewardedBatch
 from algorithms.filtering import mask_truncated
+from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.kl import BatchKL, compute_kl, masked_kl, penalized_rewards, second_chance, token_coefficients
 from algorithms.losses import importance_weights
 from algorithms.protocol import DataProto
 from ares.config import ESTIMATORS, Config
 from ares.step.collate import readable_rows
-from ares.step.metrics import batch_metrics, mean_accuracy
+from ares.step.metrics import batch_metrics, function_metrics
 from ares.step.rewards import PART, observe_tests, reward_parts
-from ares.step.slots import SECOND_TURN_SLOT
-from ares.step.state import RunState
-from rewards.aepo import entropy_score
-from rewards.overlong import soft_overlong
+from ares.step.rows import scored_rows
+from ares.step.state import Counters, RunState
+from rewards.aepo import entropy_score, guard_groups
+from rewards.shaping import soft_overlong
 
 
 def entropy_statistics(batch: DataProto, config: Config) -> np.ndarray:
@@ -62,18 +61,18 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     returns, kl_coefs and importance weights into it, and clears the response_mask of rows that must not be learnt from
     (unscored, or truncated and masked).
     """
-    scored = np.array([value is not None for value in batch.non_tensor_batch["accuracy"]])
+    graded = ~np.isnan(batch.non_tensor_batch["accuracy"].astype(float))
     truncated = np.array(batch.non_tensor_batch["truncated"], dtype=bool)
     thresholds = entropy_statistics(batch, config)
     threshold = state.threshold.update(thresholds)
     mark_hwe(batch, threshold, config, is_trigger)
     first_turn = batch.non_tensor_batch["uid"].astype(np.int64) < SECOND_TURN_SLOT
-    state.difficulty.update_difficulty_and_skip_gid_set(batch[scored & first_turn])  # difficulty is that of first turns
+    # Difficulty and accuracy are those of first turns.
+    state.difficulty.update_difficulty_and_skip_gid_set(batch[graded & first_turn])
     state.difficulty.annotate(batch)
-    rewards, parts = _rewards(batch, state, scored, config)
-    graded, scored = scored, scored & ~np.isnan(rewards)
-    rewards = np.where(scored, rewards, 0.0)
-    batch.batch["token_level_scores"] = _at_last_token(rewards, batch.tensor("response_mask"))
+    rewards, parts = _rewards(batch, state, config)
+    scored = ~np.isnan(rewards)
+    batch.batch["token_level_scores"] = _at_last_token(np.nan_to_num(rewards), batch.tensor("response_mask"))
 
     metrics = _kl(batch, state, config)
     overlong = config.algorithm.overlong
@@ -91,54 +90,52 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     batch.batch["importance_weights"] = weights
     if config.algorithm.policy.old_log_probs == "learner":  # else the update measures the mismatch
         metrics |= mismatch
-    metrics = state.metrics() | metrics | batch_metrics(batch, rewards, parts, scored, truncated)
+    metrics = state.metrics() | metrics | batch_metrics(batch, rewards, parts)
     if state.beta is not None:  # what the loss applies
         for bucket, beta in zip(BUCKETS, state.beta.coefficients(BUCKETS), strict=True):
             if (name := f"bucket/{bucket}/kl_coef") in metrics:
                 metrics[name] *= float(beta)
-    metrics |= {"reward/accuracy": mean_accuracy(batch, graded), "reward/unscored": float((~graded).sum())}
+    accuracy = batch.non_tensor_batch["accuracy"][graded & first_turn].astype(float)
+    metrics["reward/accuracy"] = float(accuracy.mean()) if len(accuracy) else np.nan
+    metrics["reward/unscored"] = float((~graded).sum())
     batch.batch["response_mask"] = mask_truncated(batch.tensor("response_mask"), ~learnt.numpy())
     return metrics
 
 
-def _rewards(
-    batch: DataProto, state: RunState, scored: np.ndarray, config: Config
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def _rewards(batch: DataProto, state: RunState, config: Config) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Reward of each row (NaN: none) and its parts, which are stored so that every reward can be explained."""
-    accuracy = np.where(scored, batch.non_tensor_batch["accuracy"], 0.0).astype(float)
+    accuracy, aepo = batch.non_tensor_batch["accuracy"].astype(float), config.algorithm.aepo
     lengths = batch.tensor("response_mask").sum(1).numpy()
     observe_tests(state.tests, readable_rows(batch))
     columns = [name for name in batch.non_tensor_batch if name.startswith(PART)]
     parts = reward_parts({name: batch.non_tensor_batch.pop(name) for name in columns})
-    if config.algorithm.aepo.enabled:
+    if aepo.enabled:
         counts, targets, alphas, difficulty = batch.require(
             "high_entropy_token_num", "target_high_entropy_token_num", "alpha_entropy", "difficulty"
         )
         parts["entropy_score"] = entropy_score(
-            accuracy,
+            np.nan_to_num(accuracy),
             counts.astype(float),
             targets.astype(float),
             alphas.astype(float),
             difficulty,
-            config.algorithm.aepo.zero_baseline,
-            config.algorithm.aepo.guard_inversion,
+            aepo.zero_baseline,
+            aepo.guard_inversion,
         )
     if cache := config.algorithm.overlong.soft_punish_cache:
         punishment = soft_overlong(lengths, config.rollout.max_response_length, cache)
         parts["overlong"] = config.algorithm.overlong.soft_punish_weight * punishment
-    rewards = np.where(scored, sum(parts.values()), np.nan)
-    has_reward = ~np.isnan(rewards)
+    if aepo.enabled and aepo.guard_inversion:
+        others = sum(values for name, values in parts.items() if name != "entropy_score")
+        without = np.where(np.isnan(accuracy), np.nan, others)
+        groups = batch.non_tensor_batch["uid"]
+        parts["entropy_score"] = guard_groups(without, parts["entropy_score"], accuracy == 1.0, groups)
+    rewards = np.where(np.isnan(accuracy), np.nan, sum(parts.values()))
     for name, values in parts.items():
         if name != "accuracy":
-            batch.non_tensor_batch[PART + name] = _where_scored(values, has_reward)
-    batch.non_tensor_batch["reward"] = _where_scored(rewards, has_reward)
+            batch.non_tensor_batch[PART + name] = np.where(np.isnan(rewards), np.nan, values).astype(object)
+    batch.non_tensor_batch["reward"] = rewards.astype(object)
     return rewards, parts
-
-
-def _where_scored(values: np.ndarray, scored: np.ndarray) -> np.ndarray:
-    column = values.astype(object)
-    column[~scored] = None
-    return column
 
 
 def _at_last_token(rewards: np.ndarray, mask: Tensor) -> Tensor:
@@ -161,7 +158,7 @@ def _kl(batch: DataProto, state: RunState, config: Config) -> dict[str, float]:
     if settings.placement == "reward":
         batch.batch["token_level_rewards"] = penalized_rewards(scores, coefficients, kl)
     else:
-        known = np.array([1.0 if value is None else value for value in accuracy], dtype=float)
+        known = np.nan_to_num(accuracy.astype(float), nan=1.0)
         batch.batch["kl_coefs"] = token_coefficients(
             second_chance(coefficients, difficulty, known, settings.relax_wrong_easy),
             batch.tensor("hwe_mask"),
@@ -198,3 +195,43 @@ def _advantages(batch: DataProto, counts: Tensor, config: Config) -> tuple[Tenso
             batch=batch,
         )
     )
+
+
+def bootstrapped(
+    state: RunState,
+    config: Config,
+    sampled: Iterable[DataProto],
+    graded: Iterable[DataProto],
+    is_trigger: Tensor | None,
+) -> tuple[pd.DataFrame, dict[str, float]]:
+    """Advance the initial state to step 0, from one pass over the train set: buckets, targets, τ and alpha.
+
+    Returns the table of samples and the metrics.
+
+    sampled: the shards as the learner left them; graded: the same with grades. Each is iterated once, one after the
+    other, so that only one shard is in memory at a time: τ needs every response before HWE tokens can be counted.
+    Raises RewardError if nothing was graded.
+    """
+    threshold = state.threshold.update(np.concatenate([entropy_statistics(batch, config) for batch in sampled]))
+    tables = []
+    for batch in graded:
+        entropy_statistics(batch, config)
+        mark_hwe(batch, threshold, config, is_trigger)
+        tables.append(readable_rows(batch))
+    table = pd.concat(tables, ignore_index=True)
+    scored = scored_rows(table)
+    state.difficulty.update(
+        scored["id"].to_numpy(),
+        scored["accuracy"].to_numpy(dtype=float),
+        scored["entropies"].to_numpy(dtype=float),
+        scored["high_entropy_token_num"].to_numpy(dtype=float),
+    )
+    observe_tests(state.tests, table)
+    state.step = 0
+    tokens, unscored = int(table["tokens"].sum()), len(table) - len(scored)
+    state.counters = Counters(table["id"].nunique(), len(table), tokens, unscored_samples=unscored)
+    return table, state.metrics() | {
+        "bootstrap/accuracy": float(scored["accuracy"].astype(float).mean()),
+        "bootstrap/unscored": float(unscored),
+        "bootstrap/response_length": tokens / len(table),
+    } | function_metrics(table)

@@ -4,7 +4,7 @@ Covered: every controller, the data cursor, counters, evaluations. Nothing else 
 may live anywhere else.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from algorithms.kl_controllers import KLController
 from ares.config import Config
 from ares.data import Cursor
 from ares.step.rewards import observe_tests, running_pass_rates
-from ares.step.slots import SECOND_TURN_SLOT
+from ares.step.rows import is_second_turn
 from rewards.pass_rates import RunningPassRates
 
 
@@ -88,30 +88,26 @@ class RunState:
             if run.tests is not None and before.tests is not None:
                 run.tests.follow(before.tests)
         run.step = state["step"]
-        for name in ("difficulty", "threshold", "kl", "cursor"):
-            getattr(run, name).load_state_dict(state[name])
-        if run.beta is not None:
-            run.beta.load_state_dict(state["beta"])
-        if run.tests is not None:
-            run.tests.load_state_dict(state["tests"])
+        for name, part in run._parts().items():
+            part.load_state_dict(state[name])
         run.counters = Counters(**state["counters"])
         run.evaluations = [Evaluation(**evaluation) for evaluation in state["evaluations"]]
         run.planned = [list(ids) for ids in state.get("planned", [])]  # only with rollout.max_staleness
         return run
 
+    def _parts(self) -> dict[str, Any]:
+        """What has a state of its own, as far as the configuration has it."""
+        names = ("difficulty", "threshold", "kl", "beta", "cursor", "tests")
+        return {name: part for name in names if (part := getattr(self, name)) is not None}
+
     def state_dict(self) -> dict[str, Any]:
         """Everything, as JSON values."""
-        return {
-            "step": self.step,
-            "difficulty": self.difficulty.state_dict(),
-            "threshold": self.threshold.state_dict(),
-            "kl": self.kl.state_dict(),
-            "beta": self.beta.state_dict() if self.beta is not None else None,
-            "cursor": self.cursor.state_dict(),
-            "tests": self.tests.state_dict() if self.tests is not None else None,
-            "counters": vars(self.counters).copy(),
-            "evaluations": [vars(evaluation).copy() for evaluation in self.evaluations],
-        } | ({"planned": [list(ids) for ids in self.planned]} if self.planned else {})
+        return (
+            {"step": self.step, "beta": None, "tests": None}
+            | {name: part.state_dict() for name, part in self._parts().items()}
+            | {"counters": asdict(self.counters), "evaluations": [asdict(each) for each in self.evaluations]}
+            | ({"planned": [list(ids) for ids in self.planned]} if self.planned else {})
+        )
 
     def settled(self) -> "RunState":
         """The state, marked as committed: per-prompt changes so far are not written again."""
@@ -120,23 +116,22 @@ class RunState:
             self.tests.settle()
         return self
 
-    def absorb_sampled(self, rows: pd.DataFrame, kept_slots: list[int]) -> None:
-        """Count a draw's rows (id, slot, accuracy, token_ids, log_probs) and learn from the groups filtering dropped.
+    def absorb_sampled(self, rows: pd.DataFrame, trained_slots: list[int]) -> None:
+        """Count a draw's rows (id, slot, accuracy, token_ids, log_probs), and learn from the groups not trained on.
 
-        A dropped group still sets its prompt's difficulty, and one that is always solved may join the skip set. Its
-        exact entropies were not computed: the mean negative log-prob of its samples is an unbiased estimate.
+        Such a group, which filtering has dropped or the batch had no room for, still sets its prompt's difficulty, and
+        one that is always solved may join the skip set. Its exact entropies were not computed: the mean negative
+        log-prob of its samples is an unbiased estimate.
         """
-        is_dropped = ~rows["slot"].isin(kept_slots) & rows["accuracy"].notna()
-        observe_tests(self.tests, rows[is_dropped])
-        first = rows["slot"] < SECOND_TURN_SLOT  # difficulty is that of first turns
-        dropped = rows[is_dropped & first]
-        groups = rows.loc[first, "slot"].nunique()
-        self.counters.prompts += groups
+        first = ~is_second_turn(rows)  # difficulty is that of first turns
+        left, scored = ~rows["slot"].isin(trained_slots), rows["accuracy"].notna()
+        observe_tests(self.tests, rows[left & scored])
+        self.counters.prompts += rows.loc[first, "slot"].nunique()
         self.counters.samples += len(rows)
         self.counters.tokens += int(rows["token_ids"].map(len).sum())
-        self.counters.filtered_groups += groups - sum(slot < SECOND_TURN_SLOT for slot in kept_slots)
-        self.counters.unscored_samples += int(rows["accuracy"].isna().sum())
-        for _, group in dropped.groupby("slot", sort=True):
+        self.counters.filtered_groups += rows.loc[first & left, "slot"].nunique()
+        self.counters.unscored_samples += int((~scored).sum())
+        for _, group in rows[first & left & scored].groupby("slot", sort=True):
             name, accuracy = str(group["id"].iloc[0]), float(group["accuracy"].astype(float).mean())
             self.difficulty.difficulty_dict_train[name] = difficulty_bucket(accuracy)
             entropy = -float(np.concatenate(group["log_probs"].tolist()).mean())
@@ -155,6 +150,5 @@ class RunState:
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the controllers."""
-        said = self.difficulty.metrics() | self.threshold.metrics() | self.kl.metrics()
-        said |= self.beta.metrics() if self.beta is not None else {}
-        return said | (self.tests.metrics() if self.tests is not None else {})
+        controllers = (part for name, part in self._parts().items() if name != "cursor")
+        return {name: value for part in controllers for name, value in part.metrics().items()}

@@ -23,7 +23,7 @@ from typing import Any
 from algorithms.keys import derive_seed
 from examples.tiny.families import FAMILIES, Family, Function
 from examples.tiny.problems import TESTS, Split, draw_asserts, program_row
-from rewards.feedback import execution_feedback
+from rewards.code import execution_feedback
 from sandbox import Program, SandboxPool
 
 LEVELS = (1, 2, 3, 4)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewards import aepo
-from rewards.overlong import soft_overlong
+from rewards.shaping import soft_overlong
 
 quick = settings(max_examples=100, deadline=None)
 bucket = st.sampled_from(["easy", "medium", "hard"])
@@ -109,6 +109,32 @@ def test_the_published_inversion_and_its_guard():
     assert wrong <= 0.5 <= right
 
 
+def test_a_program_that_fails_a_test_stays_below_the_right_ones_of_its_group():
+    """Three right programs and one that fails 1 of 10 tests: 1.185 against 1.0, advantages -.5, -.5, -.5, +1.5."""
+    rewards, right = np.array([1.0, 1.0, 1.0, 0.87]), np.array([True, True, True, False])
+    assert (rewards + aepo.guard_groups(rewards, np.array([0, 0, 0, 0.315]), right, list("pppp"))).tolist() == [1.0] * 4
+    kept = aepo.guard_groups(rewards, np.array([0.0, -0.2, -0.5, 0.3]), right, list("pppp"))
+    assert kept == pytest.approx([0.0, -0.13, -0.13, 0.0])
+
+
+row = st.tuples(st.integers(0, 2), st.booleans(), st.floats(-3, 3) | st.just(math.nan), st.floats(-2, 2))
+
+
+@quick
+@given(st.lists(row, min_size=1, max_size=12))
+def test_within_a_group_no_answer_that_is_not_right_outscores_a_right_one_on_any_scale(rows):
+    groups, right, rewards, bonus = map(np.array, zip(*rows, strict=True))
+    kept = aepo.guard_groups(rewards, bonus, right, groups)
+    total = rewards + kept
+    for group in set(groups.tolist()):
+        good, bad = (total[(groups == group) & (right == side) & ~np.isnan(rewards)] for side in (True, False))
+        if len(good) and len(bad):
+            assert bad.max() <= good.min() + 1e-12
+        elif len(good) + len(bad):
+            inside = (groups == group) & ~np.isnan(rewards)
+            assert kept[inside].tolist() == bonus[inside].tolist()  # nothing to compare with: it stays
+
+
 @pytest.mark.parametrize("difficulty", ["easy", "medium", "hard"])
 def test_zero_baseline_pays_nothing_for_a_short_wrong_answer(difficulty):
     assert score(0.0, 5, 10, 0.5, difficulty) > 0
@@ -142,17 +168,13 @@ def test_bad_inputs():
         aepo.compute_score([{"accuracy": 1.0}])
     with pytest.raises(ValueError, match="row 0: field 'ground_truth'"):
         aepo.compute_score([{"response": "\\boxed{1}"}])
-    with pytest.raises(ValueError, match="row 0: accuracy is NaN"):
+    with pytest.raises(ValueError, match="row 0: accuracy is nan"):
         aepo.compute_score([{"response": "", "accuracy": math.nan}])
 
 
-def test_missing_accuracy_is_graded_and_a_failed_grader_is_no_score(monkeypatch):
-    rows = [{"response": f"\\boxed{{{n}}}", "ground_truth": "1/2", "accuracy": None} for n in ("\\frac12", "3", "hang")]
-    monkeypatch.setattr(aepo, "grade_answers", lambda responses, truths: [1.0, 0.0, None])
-    scores = aepo.compute_score(rows)
-    assert [s["accuracy"] for s in scores[:2]] == [1.0, 0.0]
-    assert math.isnan(scores[2]["accuracy"])
-    assert math.isnan(scores[2]["overall"])
+def test_missing_accuracy_is_graded():
+    rows = [{"response": f"\\boxed{{{n}}}", "ground_truth": "1/2", "accuracy": None} for n in ("\\frac12", "3")]
+    assert [scored["accuracy"] for scored in aepo.compute_score(rows)] == [1.0, 0.0]
 
 
 PUBLISHED_FORMAT = re.compile(r"<think>.*</think>.*\\boxed\{.*\}.*", re.DOTALL)
@@ -181,5 +203,3 @@ def test_soft_overlong_falls_from_zero_to_minus_one(lengths, room, cache):
     assert (np.diff(values) <= 0).all()
     assert (values <= 0).all()
     assert (values >= -1).all()
-    with pytest.raises(ValueError, match="cache"):
-        soft_overlong(lengths, cache, cache + 1)

@@ -14,9 +14,9 @@ from rewards.code import (
     code_format_score,
     code_reward,
     completion_text,
+    execution_feedback,
     extract_code,
     get_code_format_reward,
-    no_code_verdict,
 )
 from sandbox import SandboxUnavailable
 
@@ -168,8 +168,15 @@ def test_nothing_to_judge_opens_no_sandbox(monkeypatch):
     assert code_reward(["no code"], test_cases=[TESTS], language=[None]) == [0.0]
 
 
-def test_the_verdict_on_no_code_fails_every_test():
-    verdict = no_code_verdict(2)
-    assert (verdict.pass_ratio, verdict.error_type, len(verdict.tests)) == (0.0, "syntax_error", 2)
-    with pytest.raises(ValueError, match="at least one test"):
-        no_code_verdict(0)
+def test_the_program_is_the_one_after_the_thinking():
+    """The first block inside the thinking was judged, and made the format wrong."""
+    thought = f"<think>\n{HALF}But it must add one.\n</think>\n{RIGHT}"
+    cut_off = f"<think>\n{RIGHT}"
+    assert code_reward([thought, cut_off], provider_type="local", test_cases=[TESTS] * 2) == [1.0, 0.0]
+    assert get_code_format_reward()([[{"role": "assistant", "content": thought}], cut_off]) == [1.0, 0.0]
+
+
+def test_the_first_failing_test_is_told_with_how_it_ended() -> None:
+    told = execution_feedback(["assert f(1) == 1", "assert f(2) == 4"], ["accepted", "wrong_answer"])
+    assert told == "1 of 2 tests passed. wrong answer: assert f(2) == 4"
+    assert len(execution_feedback(["assert f() == " + "9" * 1000], ["timeout"])) < 260

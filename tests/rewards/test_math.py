@@ -72,22 +72,13 @@ def test_what_has_no_value_is_unreadable(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "content"),
     [
-        ("\\boxed{1} then \\boxed{ 2 }", " 2 "),
-        ("\\boxed{\\frac{1}{2}}.", "\\frac{1}{2}"),
-        ("\\boxed{\\{1,2\\}}", "\\{1,2\\}"),
-        ("\\boxed{}", ""),
-        ("\\boxed{5}, I checked: \\boxed{}", ""),
-        ("\\boxed{1", None),
-        ("\\boxed 1", None),
-        ("\\boxed {1}", "1"),
-        ("\\fbox{1}", "1"),
-        ("\\boxed{3}, \\boxed{4}", "3, 4"),
-        ("\\boxed{3} and \\boxed{4}.", "3, 4"),
-        ("\\boxed{5}\\boxed{5}", "5"),
+        ("\\boxed{1} then \\boxed{ 2 }", " 2 "), ("\\boxed{\\frac{1}{2}}.", "\\frac{1}{2}"),
+        ("\\boxed{\\{1,2\\}}", "\\{1,2\\}"), ("\\boxed{}", ""), ("\\boxed{5}, I checked: \\boxed{}", ""),
+        ("\\boxed{1", None), ("\\boxed 1", None), ("\\boxed {1}", "1"), ("\\fbox{1}", "1"), ("", None),
+        ("\\boxed{3}, \\boxed{4}", "3, 4"), ("\\boxed{3} and \\boxed{4}.", "3, 4"), ("\\boxed{5}\\boxed{5}", "5"),
         ("\\boxed{\\boxed{5}}", "\\boxed{5}"),
-        ("", None),
     ],
-)
+)  # fmt: skip
 def test_the_last_boxed_content(text: str, content: str | None) -> None:
     assert grading.last_boxed(text) == content
 
@@ -95,23 +86,14 @@ def test_the_last_boxed_content(text: str, content: str | None) -> None:
 @pytest.mark.parametrize(
     ("where", "response", "answer"),
     [
-        ("hash", "3 + 4 = 7\n#### 7", "7"),
-        ("hash", "so \\boxed{7}", None),
-        ("hash", "#### 6\nno\n#### 7 \nbye", "7"),
-        ("last_line", "So it is.\nAnswer: 34\n", "34"),
-        ("last_line", "**Final Answer:** $34$", "$34$"),
-        ("last_line", "Answer: \\boxed{34}", "34"),
-        ("last_line", "Answer: $x=5$", "$x=5$"),
-        ("last_line", "34", "34"),
-        ("last_line", "", None),
-        ("tag answer", "<answer>6</answer> or <answer>7</answer>", "7"),
-        ("tag answer", "<answer>\\boxed{7}</answer>", "7"),
-        ("tag answer", "7", None),
-        (r"it is (\d+)", "it is 6, no, it is 7", "7"),
-        (r"\d+", "6 or 7", "7"),
-        (r"it is (\d+)", "7", None),
+        ("hash", "3 + 4 = 7\n#### 7", "7"), ("hash", "so \\boxed{7}", None), ("hash", "#### 6\nno\n#### 7 \nbye", "7"),
+        ("last_line", "So it is.\nAnswer: 34\n", "34"), ("last_line", "**Final Answer:** $34$", "$34$"),
+        ("last_line", "Answer: \\boxed{34}", "34"), ("last_line", "Answer: $x=5$", "$x=5$"), ("last_line", "34", "34"),
+        ("last_line", "", None), ("tag answer", "<answer>6</answer> or <answer>7</answer>", "7"),
+        ("tag answer", "<answer>\\boxed{7}</answer>", "7"), ("tag answer", "7", None),
+        (r"it is (\d+)", "it is 6, no, it is 7", "7"), (r"\d+", "6 or 7", "7"), (r"it is (\d+)", "7", None),
     ],
-)
+)  # fmt: skip
 def test_an_answer_is_read_where_the_setting_says(where: str, response: str, answer: str | None) -> None:
     assert find_answer(response, where) == answer
 

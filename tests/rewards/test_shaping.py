@@ -9,23 +9,22 @@ from hypothesis import strategies as st
 
 from rewards.code import no_code_verdict
 from rewards.shaping import (
+    DESIGNS,
     OVERRIDDEN,
     RUNTIME_ERRORS,
     UNSCORED,
     CodeOutcomes,
-    RewardDesign,
     late_efficiency,
-    rltf_coarse,
     shape_code_rewards,
 )
-from rewards.verpo import VerpoSettings, verpo_advantages, verpo_group_weights, verpo_turn_rewards
-from sandbox import ERROR_TYPES, Verdict
+from rewards.verpo import VerpoSettings, verpo_group_weights
+from sandbox import ERROR_TYPES
 from sandbox import TestOutcome as Outcome
 from sandbox.program import classify
 
 quick = settings(max_examples=100, deadline=None)
 VERPO = VerpoSettings(alpha=1.0, sigma=0.1, delta=1e-6, gamma=0.9, beta=0.5)
-BOUNDED = [design for design in RewardDesign if design is not RewardDesign.VERPO]
+designs = st.sampled_from(DESIGNS)
 
 
 def outcomes(*rows):
@@ -47,17 +46,18 @@ def reward(design, batch, **options):
 
 
 tests = st.lists(st.booleans(), min_size=1, max_size=12)
-verdict = st.sampled_from(ERROR_TYPES)
 
 
 @st.composite
 def judged(draw):
-    """A verdict as the sandbox returns it, and whether its response was truncated."""
+    """How the sandbox says that a program and its tests ended, and whether the response was truncated."""
     kinds = draw(st.lists(st.sampled_from([k for k in ERROR_TYPES if k != "truncated"]), min_size=1, max_size=8))
     truncated = draw(st.booleans())
-    verdicts = tuple(Outcome(kind) for kind in kinds)
-    ratio, kind = classify(verdicts, truncated)
-    return Verdict(ratio, kind, verdicts), truncated
+    return classify([Outcome(kind) for kind in kinds], truncated)[1], kinds, truncated
+
+
+def judged_batch(rows):
+    return CodeOutcomes.of(*map(list, zip(*rows, strict=True))) if rows else CodeOutcomes.of([], [], [])
 
 
 def test_the_figures_of_the_designs():
@@ -72,22 +72,13 @@ def test_the_figures_of_the_designs():
     assert shape_code_rewards("dense_weighted", two_hard_five_easy, weights=weights)[0] == pytest.approx(
         0.5914, abs=5e-5
     )
-    for design in BOUNDED:
-        assert reward(design, all_ten) == [1.0]
+    for design in DESIGNS:
+        assert design == "verpo" or reward(design, all_ten) == [1.0]
 
 
 def test_every_error_type_has_its_branch():
-    branch = {
-        "internal_error": math.nan,
-        "truncated": math.nan,
-        "syntax_error": -1.0,
-        "memory": -0.6,
-        "timeout": -0.6,
-        "output_limit": -0.6,
-        "runtime_error": -0.6,
-        "wrong_answer": -0.3 + 1.3 * 0.5,
-        "accepted": 1.0,
-    }
+    branch = dict.fromkeys(UNSCORED, math.nan) | dict.fromkeys(RUNTIME_ERRORS, -0.6)
+    branch |= {"syntax_error": -1.0, "wrong_answer": -0.3 + 1.3 * 0.5, "accepted": 1.0}
     assert set(branch) == set(ERROR_TYPES)
     for kind, expected in branch.items():
         passed = [True, True] if kind == "accepted" else [True, False]
@@ -96,27 +87,26 @@ def test_every_error_type_has_its_branch():
 
 
 @quick
-@given(st.lists(judged(), min_size=1, max_size=6), st.sampled_from(list(RewardDesign)))
+@given(st.lists(judged(), min_size=1, max_size=6), designs)
 def test_precedence_one_branch_per_sample_and_bounds(rows, design):
-    batch = CodeOutcomes.from_verdicts([row for row, _ in rows], [cut for _, cut in rows])
-    worth = reward(design, batch)
-    assert worth.shape == (len(rows),)
-    for value, (row, cut) in zip(worth, rows, strict=True):
-        if cut or row.error_type in UNSCORED:
+    worth = reward(design, judged_batch(rows))
+    assert worth.tolist() == pytest.approx([reward(design, judged_batch([row]))[0] for row in rows], nan_ok=True, abs=0)
+    for value, (error_type, _, cut) in zip(worth, rows, strict=True):
+        if cut or error_type in UNSCORED:
             assert math.isnan(value)
         elif design not in OVERRIDDEN:
             assert value >= 0
-            assert value <= 1 or design is RewardDesign.VERPO
-        elif row.error_type == "syntax_error":
+            assert value <= 1 or design == "verpo"
+        elif error_type == "syntax_error":
             assert value == -1.0
-        elif row.error_type in RUNTIME_ERRORS:
+        elif error_type in RUNTIME_ERRORS:
             assert value == -0.6
         else:
             assert -0.3 <= value <= 1.0
 
 
 @quick
-@given(tests, st.integers(0, 11), st.sampled_from(list(RewardDesign)), st.floats(0, 0.2), st.integers(0, 200))
+@given(tests, st.integers(0, 11), designs, st.floats(0, 0.2), st.integers(0, 200))
 def test_a_further_test_passed_never_costs_reward_and_all_passed_is_best(passed, index, design, cost, length):
     index %= len(passed)
     more = [value or i == index for i, value in enumerate(passed)]
@@ -130,37 +120,23 @@ def test_a_further_test_passed_never_costs_reward_and_all_passed_is_best(passed,
     assert after <= best + 1e-12
 
 
-@quick
-@given(st.lists(judged(), min_size=1, max_size=6), st.sampled_from(list(RewardDesign)))
-def test_a_batch_is_its_rows(rows, design):
-    whole = reward(design, CodeOutcomes.from_verdicts([row for row, _ in rows], [cut for _, cut in rows]))
-    alone = [reward(design, CodeOutcomes.from_verdicts([row], [cut]))[0] for row, cut in rows]
-    assert whole.tolist() == pytest.approx(alone, nan_ok=True, abs=0)
-
-
 def test_policy_all_wants_every_test_to_end_in_an_error():
-    one_of_two = Verdict(0.5, "timeout", (Outcome("accepted"), Outcome("timeout")))
-    both = Verdict(0.0, "timeout", (Outcome("runtime_error"), Outcome("timeout")))
-    batch = CodeOutcomes.from_verdicts([one_of_two, both], [False, False])
+    endings = [["accepted", "timeout"], ["runtime_error", "timeout"]]
+    batch = CodeOutcomes.of(["timeout", "timeout"], endings, [False, False])
     assert shape_code_rewards("dense_linear", batch).tolist() == [-0.6, -0.6]
     assert shape_code_rewards("dense_linear", batch, error_policy="all") == pytest.approx([0.35, -0.6])
 
 
 def test_a_response_without_code_counts_as_no_python():
-    batch = CodeOutcomes.from_verdicts([no_code_verdict(3), no_code_verdict(3)], [False, True])
+    none = no_code_verdict(3)
+    batch = CodeOutcomes.of([none.error_type] * 2, [[each.verdict for each in none.tests]] * 2, [False, True])
     assert batch.tests.tolist() == [3, 3]
     assert shape_code_rewards("dense_linear", batch).tolist() == pytest.approx([-1.0, math.nan], nan_ok=True)
 
 
 def test_a_truncated_response_is_masked_even_where_it_passes():
     batch = outcomes((None, [True, True], True))
-    assert all(np.isnan(reward(design, batch)).all() for design in RewardDesign)
-
-
-def test_coarse_feedback_of_every_error_type():
-    assert rltf_coarse(ERROR_TYPES) == pytest.approx(
-        [math.nan, -1, -0.6, -0.6, -0.6, -0.6, -0.3, math.nan, 1], nan_ok=True
-    )
+    assert all(np.isnan(reward(design, batch)).all() for design in DESIGNS)
 
 
 def test_late_efficiency_charges_long_responses_that_are_nearly_right():
@@ -174,17 +150,6 @@ def test_late_efficiency_charges_long_responses_that_are_nearly_right():
     )
     term = late_efficiency("dense_linear", batch, [150, 100, 50, 150, 150, 150], 0.26, (50, 150))
     assert term == pytest.approx([-0.13, -0.13, 0, 0, 0, math.nan], abs=1e-12, nan_ok=True)
-
-
-@quick
-@given(st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=2, max_size=6))
-def test_verpo_rewards_less_their_group_mean_are_the_papers_advantages(group):
-    batch = outcomes(*((None, passed, False) for passed in group))
-    weights = verpo_group_weights(["g"] * len(group), batch.passed, batch.scored, VERPO)
-    rewards = shape_code_rewards("verpo", batch, weights=weights, verpo=VERPO)
-    turns = [verpo_turn_rewards([passed], weights[0]) for passed in group]
-    paper = verpo_advantages(turns, batch.accepted, VERPO.gamma, VERPO.beta)
-    assert rewards - rewards.mean() == pytest.approx(np.concatenate(paper), abs=1e-12)
 
 
 def test_verpo_weighs_hard_tests_more_and_lets_alike_ones_share():
@@ -213,36 +178,14 @@ def test_verpo_settings_out_of_bounds_are_refused(name):
 
 
 @pytest.mark.parametrize(
-    ("rows", "match"),
-    [
-        ([(None, [1], False), (None, [], False)], "row 1 has no tests"),
-        ([("assertion", [1], False)], "row 0: unknown error type 'assertion'"),
-        ([("accepted", [1, 0], False)], "row 0 is accepted, but passes 1 of 2"),
-        ([("timeout", [1, 1], False)], "1 errors and 2 passes of 2 tests"),
-    ],
-)
-def test_outcomes_that_make_no_sense_are_named(rows, match):
-    with pytest.raises(ValueError, match=match):
-        outcomes(*rows)
-
-
-def test_an_error_without_a_test_that_ended_in_one_is_named():
-    with pytest.raises(ValueError, match="none of its tests ended in an error"):
-        CodeOutcomes(np.array(["memory"], dtype=object), np.array([False]), [np.array([False])], np.array([0]))
-
-
-@pytest.mark.parametrize(
     ("design", "options", "match"),
     [
-        ("sparser", {}, "sparser"),
+        ("sparser", {}, "unknown design 'sparser'"),
         ("dense_weighted", {}, "needs weights"),
         ("dense_linear", {"weights": [np.ones(2)]}, "takes no weights"),
-        ("dense_weighted", {"weights": [np.ones(3)]}, "row 0: weights of shape"),
-        ("dense_weighted", {"weights": [np.zeros(2)]}, "row 0: weights"),
-        ("dense_weighted", {"weights": [np.array([2.0, -1.0])]}, "not negative"),
+        ("dense_weighted", {"weights": [np.ones(3)]}, "row 0: 3 weights for 2 tests"),
         ("verpo", {"weights": [np.ones(2)]}, "verpo settings"),
         ("sparse", {"verpo": VERPO}, "verpo settings"),
-        ("dense_linear", {"error_policy": "some"}, "error_policy"),
     ],
 )
 def test_wrong_arguments_are_named(design, options, match):
@@ -250,10 +193,11 @@ def test_wrong_arguments_are_named(design, options, match):
         shape_code_rewards(design, outcomes((None, [1, 0], False)), **options)
 
 
-def test_an_empty_batch_is_no_error():
-    empty = CodeOutcomes.from_verdicts([], [])
-    assert shape_code_rewards("dense_linear", empty).shape == (0,)
-    assert shape_code_rewards("dense_weighted", empty, weights=[]).shape == (0,)
+def test_a_row_without_tests_is_named_and_an_empty_batch_is_no_error():
+    with pytest.raises(ValueError, match="row 1 has no tests"):
+        outcomes((None, [1], False), (None, [], False))
+    assert shape_code_rewards("dense_linear", judged_batch([])).shape == (0,)
+    assert shape_code_rewards("dense_weighted", judged_batch([]), weights=[]).shape == (0,)
 
 
 @pytest.mark.parametrize("design", ["sparse", "verpo"])

@@ -9,7 +9,7 @@ import pytest
 from ares.config.profiles import load
 from ares.grading import RewardError
 from ares.runs.run import Run
-from ares.step.slots import GREEDY
+from ares.step.rows import GREEDY
 from ares.store.store import Ref
 from flows.draw import held_out_shards, shards_of
 from tasks.sampling import Draw, Rows, check_graded, request_rows, score

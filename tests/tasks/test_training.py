@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.protocol import DataProto
 from ares.config.profiles import load
 from ares.grading.grader import RewardError
@@ -17,7 +18,7 @@ from ares.runs.step import Step
 from ares.step.collate import token_batch
 from ares.step.metrics import evaluation_metrics
 from ares.step.refill import Refill
-from ares.step.slots import GREEDY, SECOND_TURN_SLOT
+from ares.step.rows import GREEDY
 from tasks.mismatch import EngineMismatch, check_draw, check_mismatch, compare
 from tasks.training import (
     Experience,

@@ -1,14 +1,22 @@
-"""Programs in responses, judged by the real sandbox: verdict, accuracy, format, and judging that starts early."""
+"""Programs in responses, judged by the real sandbox: verdict, accuracy, format, judging that starts early; reference
+solutions, which are judged first."""
 
+import contextlib
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from ares.config import RewardConfig
+from ares.config.profiles import load
 from ares.config.reward import CodeConfig
-from ares.grading.code import CodeGrader
-from ares.step.code_metrics import code_metrics
+from ares.data import DataError, Problems, load_held_out, load_tokenizer
+from ares.grading import load_grader
+from ares.grading.code import CodeGrader, check_references
+from ares.step.metrics import code_metrics
 from sandbox import TestOutcome as Outcome
 from sandbox import Verdict
 
@@ -25,7 +33,7 @@ RESPONSES = {name: f"```python\n{body}\n```\n" for name, body in BODIES.items()}
 
 @pytest.fixture(scope="module")
 def grader() -> Iterator[CodeGrader]:
-    opened = CodeGrader(CodeConfig(workers=2))
+    opened = CodeGrader(RewardConfig(code=CodeConfig(workers=2)))
     opened.start()
     yield opened
     opened.close()
@@ -53,22 +61,23 @@ def test_each_response_has_the_verdict_of_its_program(grader: CodeGrader) -> Non
     assert all(len(outcomes) == len(TESTS) for outcomes in graded["test_outcomes"])
 
 
-def test_accuracy_can_be_the_pass_ratio() -> None:
-    grader = CodeGrader(CodeConfig(workers=1, accuracy="pass_ratio"))
+def graded_by(rows: pd.DataFrame, **settings: Any) -> pd.DataFrame:
+    """The rows graded under settings of reward.code."""
+    grader = CodeGrader(RewardConfig.model_validate({"code": {"workers": 1} | settings}))
     grader.start()
-    assert grader.grade(rows("half", "right"))["accuracy"].tolist() == [0.5, 1.0]
-    grader.close()
+    with contextlib.closing(grader):
+        return grader.grade(rows)
+
+
+def test_accuracy_can_be_the_pass_ratio() -> None:
+    assert graded_by(rows("half", "right"), accuracy="pass_ratio")["accuracy"].tolist() == [0.5, 1.0]
 
 
 @pytest.mark.parametrize(("untrusted", "ratio"), [("accept", 1.0), ("zero", 0.5), ("drop", None)])
 def test_tests_that_run_in_the_programs_process_count_as_the_config_says(untrusted: str, ratio: float | None) -> None:
-    body = "def double(x): return x + x"
-    row = rows("right").assign(response=f"```python\n{body}\n```\n")
+    row = rows("right").assign(response="```python\ndef double(x): return x + x\n```\n")
     row["test_cases"] = [["assert double(1) == 2", "assert type(double(1)) is int"]]
-    grader = CodeGrader(CodeConfig.model_validate({"workers": 1, "untrusted": untrusted}))
-    grader.start()
-    graded = grader.grade(row)
-    grader.close()
+    graded = graded_by(row, untrusted=untrusted)
     assert graded["trusted"].tolist() == [False]
     assert graded["pass_ratio"].isna().tolist() == [ratio is None]
     assert ratio is None or graded["pass_ratio"].tolist() == [ratio]
@@ -115,3 +124,42 @@ def test_equal_tests_with_another_checker_or_comparison_have_verdicts_of_their_o
         pd.DataFrame([row | each for each in added]).astype(object).where(lambda cell: cell.notna(), None)
     )
     assert graded["accuracy"].tolist() == [0.0, 1.0, 1.0, 1.0]
+
+
+# ---- reference solutions -------------------------------------------------------------------------------------------
+
+REFERENCE = {"prompt": "Write f.", "test_cases": ["assert f(1) == 2"], "solution": "def f(x): return x + 1"}
+FAILING = {**REFERENCE, "solution": "def f(x): return x"}
+
+
+def judged_references(
+    tmp_path: Path, rows: dict[str, dict[str, object]], known_failures: tuple[str, ...] = ()
+) -> dict[str, int | list[str]]:
+    path = tmp_path / "set.jsonl"
+    path.write_text("\n".join(json.dumps({"id": name, **row}) for name, row in rows.items()))
+    config = load("tiny-code", [f"data.validation={path}", "reward.code.workers=1"])
+    problems: Problems
+    (problems,) = load_held_out(config.data, load_tokenizer(config.model.path), "tests", None).values()
+    grader = load_grader(config.reward)
+    grader.start()
+    try:
+        return check_references(grader, problems, known_failures)
+    finally:
+        grader.close()
+
+
+def test_accepted_references_are_counted_and_known_failures_named(tmp_path: Path) -> None:
+    rows = {"HumanEval/31": REFERENCE, "HumanEval/32": FAILING, "HumanEval/33": {**REFERENCE, "solution": None}}
+    summary = judged_references(tmp_path, rows, ("HumanEval/32",))
+    assert summary == {"solutions": 2, "accepted": 1, "known_failures": ["HumanEval/32"]}
+
+
+def test_references_that_fail_are_named_with_their_reason(tmp_path: Path) -> None:
+    slow = {**REFERENCE, "solution": "def f(x):\n    while True: pass"}
+    with pytest.raises(DataError, match=r"2 of 3 .* no model is scored: b \(wrong_answer\), c \(timeout\)\. Why"):
+        judged_references(tmp_path, {"a": REFERENCE, "b": FAILING, "c": slow})
+
+
+def test_a_set_without_references_is_no_sanity(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no row has one"):
+        judged_references(tmp_path, {"a": {**REFERENCE, "solution": None}})

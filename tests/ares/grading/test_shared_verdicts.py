@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from ares.config import RewardConfig
 from ares.config.reward import CodeConfig
 from ares.grading import shared_verdicts
 from ares.grading.code import CodeGrader
@@ -57,26 +58,20 @@ def test_another_program_test_or_limit_is_judged_anew(tmp_path: Path, change: di
     shared.close()
 
 
-def test_another_place_is_another_verdict_and_a_failure_is_none(tmp_path: Path) -> None:
+def test_another_place_or_python_judges_anew_and_a_failure_is_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shared = SharedVerdicts(tmp_path / "verdicts.sqlite", "local standard")
     shared.add(JOB, Verdict(None, "internal_error", ()))
     assert shared.find(JOB) is None
     shared.add(JOB, VERDICT)
     elsewhere = SharedVerdicts(tmp_path / "verdicts.sqlite", "local none")
-    assert elsewhere.find(JOB) is None
-    shared.close()
-    elsewhere.close()
-
-
-def test_another_python_judges_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = SharedVerdicts(tmp_path / "verdicts.sqlite", "local standard")
-    here.add(JOB, VERDICT)
     monkeypatch.setattr(shared_verdicts.sys, "version", "3.12.1 (another one)")
-    other = SharedVerdicts(tmp_path / "verdicts.sqlite", "local standard")
-    assert here.find(JOB) is not None
-    assert other.find(JOB) is None
-    here.close()
-    other.close()
+    later = SharedVerdicts(tmp_path / "verdicts.sqlite", "local standard")
+    assert (elsewhere.find(JOB), later.find(JOB)) == (None, None)
+    assert shared.find(JOB) is not None
+    for each in (shared, elsewhere, later):
+        each.close()
 
 
 @pytest.mark.parametrize("outcome", ["timeout", "memory"])
@@ -102,7 +97,7 @@ def rows() -> pd.DataFrame:
 def test_a_second_run_grades_the_same_and_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graded = []
     for verdicts in (None, tmp_path / "verdicts.sqlite", tmp_path / "verdicts.sqlite"):
-        grader = CodeGrader(CodeConfig(workers=1, verdicts=None if verdicts is None else str(verdicts)))
+        grader = CodeGrader(RewardConfig(code=CodeConfig(workers=1, verdicts=verdicts and str(verdicts))))
         grader.start()
         if len(graded) == 2:
             monkeypatch.setattr(grader._pool, "run", lambda jobs: pytest.fail("it was judged again"))

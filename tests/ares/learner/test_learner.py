@@ -1,11 +1,15 @@
 """Experience, and the update: what it computes, whatever the micro-batches."""
 
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 
+from algorithms.groups import SECOND_TURN_SLOT
+from algorithms.protocol import DataProto
 from ares.step.collate import as_sampled
 from ares.step.shape import shape
 from ares.step.state import RunState
@@ -247,12 +251,24 @@ def test_each_global_batch_is_one_optimiser_step() -> None:
     assert halves.update(shaped(halves, sampled())).metrics["actor/optimizer_steps"] == 2
 
 
-@pytest.mark.parametrize("count", [16, 17, 21])
-def test_second_turns_change_the_rows_of_an_optimiser_step_and_not_the_number_of_steps(count: int) -> None:
-    """17 rows in 8 steps of up to 3 rows were 6 steps, and 21 were 7."""
-    trained = learner("rollout.prompts=8", "learner.global_batch_prompts=1")
-    batch = shaped(trained, rows([[1, 0], [0, 1], [1, 0]] * 4))[:count]
-    assert trained.update(batch).metrics["actor/optimizer_steps"] == trained.config.optimizer_steps == 8
+@pytest.mark.parametrize("continued", [[], [0], [0, 1, 3]])
+def test_second_turns_are_in_the_optimiser_step_of_their_prompt(
+    continued: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a prompt a step, two turns of the first of three made steps of prompts 0 and 1, 1 and 2, and 2."""
+    trained, steps = learner("rollout.prompts=4", "learner.global_batch_prompts=1"), []
+    batch = shaped(trained, rows([[1, 0]] * (4 + len(continued))))
+    slots = sorted([*range(4), *(SECOND_TURN_SLOT + slot for slot in continued)], key=lambda s: s % SECOND_TURN_SLOT)
+    batch.non_tensor_batch["uid"] = np.repeat(slots, 2).astype(object)
+    take_step = trained._optimizer_step
+
+    def monitored(part: DataProto, *more: Any) -> Any:
+        steps.append({slot % SECOND_TURN_SLOT for slot in part.non_tensor_batch["uid"]})
+        return take_step(part, *more)
+
+    monkeypatch.setattr(trained, "_optimizer_step", monitored)
+    trained.update(batch)
+    assert steps == [{0}, {1}, {2}, {3}]
 
 
 def test_the_learning_rate_warms_up_by_optimiser_steps() -> None:

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from algorithms.groups import SECOND_TURN_SLOT
 from ares.config import FilterSettings
 from ares.step.refill import FilterExhausted, Refill, keep_groups
 from ares.step.rewards import rewarded
-from ares.step.slots import SECOND_TURN_SLOT
 from tests.ares.builders import config
 
 # ---- keep_groups ---------------------------------------------------------------------------------------------------
@@ -94,30 +94,22 @@ def test_it_asks_for_what_is_missing_by_the_share_kept_so_far_and_at_most_a_batc
     assert of.slots == [1, 3, 4, 10]
 
 
-def test_after_a_rollout_without_a_group_it_asks_for_a_whole_batch() -> None:
-    of = refill(1)
-    of.ask()
-    take(of, BAD)
-    assert of.ask() == 1
-    assert not of.is_full
-
-
-def test_slots_and_shards_follow_one_another() -> None:
+def test_after_a_rollout_without_a_group_it_asks_for_a_whole_batch_and_slots_and_shards_follow_one_another() -> None:
     of = refill(3)
-    of.ask()
-    take(of, GOOD, BAD, BAD)
-    assert (of.drawn, of.shards) == (3, 2)
-    of.ask()
+    assert of.ask() == 3
+    take(of, BAD, BAD, BAD)
+    assert (of.drawn, of.shards, of.is_full) == (3, 2, False)
+    assert of.ask() == 3
     take(of, BAD, BAD, BAD)
     assert (of.drawn, of.shards) == (6, 4)
 
 
-def test_it_chooses_no_more_than_are_missing_and_says_which_others_were_worth_it() -> None:
+def test_it_chooses_no_more_than_are_missing_and_counts_which_others_were_worth_it() -> None:
     of = refill(2)
     of.ask()
     assert take(of, GOOD, BAD) == [0]
     of.ask()
-    assert take(of, GOOD, GOOD) == [2, 3]
+    assert take(of, GOOD, GOOD) == [2]
     assert of.slots == [0, 2]
     assert of.metrics() == {
         "reward/sampled_accuracy": 5 / 8, "reward/unscored_groups": 0.0, "filter/kept_share": 3 / 4,
@@ -125,18 +117,12 @@ def test_it_chooses_no_more_than_are_missing_and_says_which_others_were_worth_it
     }  # fmt: skip
 
 
-def test_samples_without_a_score_do_not_count_for_accuracy() -> None:
-    of = refill(1)
-    of.ask()
-    take(of, [1, 0, None])
-    assert of.metrics()["reward/sampled_accuracy"] == 0.5
-
-
 def test_groups_with_fewer_than_two_scores_are_left_out_and_counted() -> None:
     of = refill(4, "algorithm.filter.enabled=false")
     of.ask()
     assert take(of, [None, None], [1, None], [1, 1], [0, None, 1]) == [2, 3]
     assert of.metrics()["reward/unscored_groups"] == 2
+    assert of.metrics()["reward/sampled_accuracy"] == 4 / 5
     of.ask()
     take(of, [1, 0], [None, 0])
     assert of.metrics()["reward/unscored_groups"] == 3
@@ -163,26 +149,22 @@ def test_second_turns_come_with_the_group_they_continue_and_are_none_of_their_ow
     of = refill(2)
     of.ask()
     rows = pd.concat([groups_of(GOOD, BAD), groups_of(GOOD, GOOD, first_slot=SECOND_TURN_SLOT)], ignore_index=True)
-    assert of.take(rewarded(rows, of.config, None)) == [0, SECOND_TURN_SLOT, SECOND_TURN_SLOT + 1]
+    assert of.take(rewarded(rows, of.config, None)) == [0, SECOND_TURN_SLOT]
     assert of.slots == [0, SECOND_TURN_SLOT]
     metrics = of.metrics()
     assert metrics["filter/kept_share"] == 0.5
     assert metrics["reward/sampled_accuracy"] == 3 / 4
 
 
-def test_after_the_last_try_it_says_what_was_missing() -> None:
-    of = refill(2, "algorithm.filter.max_tries=2")
-    for _ in range(2):
+@pytest.mark.parametrize(
+    ("key", "group", "told"),
+    [("accuracy", BAD, r"step 7: after 2 rollouts \(4 prompts\) only 0 of 2 groups had an accuracy between"),
+     ("reward", GOOD, "only 1 of 2 groups had rewards that differ")],
+)  # fmt: skip
+def test_after_the_last_try_it_says_what_was_missing(key: str, group: list[float | None], told: str) -> None:
+    of = refill(2, "algorithm.filter.max_tries=2", f"algorithm.filter.key={key}")
+    for groups in ((BAD, group), (BAD, BAD)):
         of.ask()
-        take(of, BAD, BAD)
-    with pytest.raises(FilterExhausted, match=r"step 7: after 2 rollouts \(4 prompts\) only 0 of 2 groups had an acc"):
-        of.ask()
-
-
-def test_by_reward_the_error_names_rewards() -> None:
-    of = refill(2, "algorithm.filter.max_tries=1", "algorithm.filter.key=reward")
-    of.ask()
-    take(of, BAD, GOOD)
-    assert of.slots == [1]
-    with pytest.raises(FilterExhausted, match="rewards that differ"):
+        take(of, *groups)
+    with pytest.raises(FilterExhausted, match=told):
         of.ask()

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ares.step.requests import asked_rows, begun_rows, continue_rows, engine_calls, requested_rows
-from ares.step.slots import GREEDY
+from ares.step.rows import GREEDY
 from tests.ares.builders import config
 
 PROBLEMS = pd.DataFrame({"id": ["a", "b"], "prompt_token_ids": [[1], [2, 2]]})

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from algorithms.groups import SECOND_TURN_SLOT
 from ares.config import Config, ConfigError
-from ares.step.code_metrics import code_metrics, ending_shares, seconds_per_solved
+from ares.step.metrics import code_metrics, ending_shares, seconds_per_solved
 from ares.step.rewards import observe_tests, reward_parts, rewarded, running_pass_rates, total_reward
 from ares.step.shape import shape
-from ares.step.slots import SECOND_TURN_SLOT
 from ares.step.state import RunState
 from rewards.pass_rates import RunningPassRates
 from tests.ares.builders import config, handmade
@@ -145,7 +145,13 @@ def test_cost_counts_every_token_and_second_over_the_problems_that_were_solved()
     assert seconds_per_solved(judged("wrong_answer"), 2.0) == {}
 
 
-def test_a_problem_that_both_turns_solve_counts_once() -> None:
-    """23 seconds of programs for two problems, one of them solved in both turns, were 7.67 a problem."""
-    rows = judged("accepted", "accepted", "accepted").assign(slot=[0, SECOND_TURN_SLOT, 1])
+def test_costs_count_both_turns_and_a_problem_that_both_solve_once() -> None:
+    """23 seconds of programs for two problems, one of them solved in both turns, were 7.67 a problem; tokens of second
+    turns, and problems that only they solve, were left out."""
+    rows = judged("accepted", "accepted", "wrong_answer", "accepted")
+    rows["slot"] = [0, SECOND_TURN_SLOT, 1, SECOND_TURN_SLOT + 1]
     assert seconds_per_solved(rows, 23.0) == {"perf/seconds_per_solved": 11.5}
+    metrics = code_metrics(rows, kept_slots=[0])
+    assert metrics["code/cost/tokens_per_solved"] == (10 + 11 + 12 + 13) / 2
+    assert metrics["bucket/hard/code/cost/tokens_per_solved"] == 12 + 13
+    assert metrics["code/pass_at_1"] == 0.5  # the rest is of first turns

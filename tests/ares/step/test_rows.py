@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from algorithms.groups import SECOND_TURN_SLOT
 from ares.data.problems import Problems
 from ares.grading.grader import RewardError
 from ares.step.rewards import rewarded, total_reward
-from ares.step.rows import in_training_order, joined_rows, scored_rows
-from ares.step.slots import GREEDY, SECOND_TURN_SLOT
+from ares.step.rows import GREEDY, in_training_order, joined_rows, scored_rows
 from tests.ares.builders import config
 
 PROBLEMS = Problems(
@@ -67,12 +67,6 @@ def test_a_second_turn_keeps_its_own_prompt_and_follows_its_problems_first_turns
     assert ordered["prompt_token_ids"].tolist() == [[1], [1], [9], [2, 2]]
 
 
-def test_a_sample_with_two_scores_is_an_error() -> None:
-    rollouts, scores = shards([{0: 1, 1: 0}])
-    with pytest.raises(pd.errors.MergeError):
-        joined_rows(rollouts, scores * 2, PROBLEMS)
-
-
 def test_the_greedy_answer_becomes_its_groups_baseline_and_no_row_of_it() -> None:
     groups: list[Group] = [{GREEDY: 1, 0: 0, 1: 0}, {GREEDY: 0, 0: 1, 1: 1}, {GREEDY: None, 0: 1, 1: 0}]
     ordered = in_training_order(rewarded(joined_rows(*shards(groups, 2), PROBLEMS), config(), None))
@@ -87,11 +81,11 @@ def test_without_a_greedy_answer_there_is_no_baseline_and_without_a_score_no_rew
     np.testing.assert_array_equal(total_reward(ordered), [1.0, np.nan])
 
 
-def test_rows_that_were_not_rewarded_have_no_reward_to_add_up() -> None:
+def test_two_scores_of_a_sample_no_reward_and_no_score_at_all_are_errors_that_say_so() -> None:
+    rollouts, scores = shards([{0: 1, 1: 0}])
+    with pytest.raises(pd.errors.MergeError):
+        joined_rows(rollouts, scores * 2, PROBLEMS)
     with pytest.raises(ValueError, match="no parts of a reward"):
-        total_reward(joined_rows(*shards([{0: 1, 1: 0}]), PROBLEMS))
-
-
-def test_rows_none_of_which_was_graded_are_an_error_that_says_so() -> None:
+        total_reward(joined_rows(rollouts, scores, PROBLEMS))
     with pytest.raises(RewardError, match="none of the 2 responses could be graded"):
         scored_rows(joined_rows(*shards([{0: None, 1: None}]), PROBLEMS))

@@ -1,20 +1,25 @@
 """Second turns: who gets one, their prompt, and their credit to the first turn."""
 
 import copy
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase
 
+from algorithms.groups import SECOND_TURN_SLOT
 from ares.config import ConfigError, SecondTurnConfig
 from ares.step.metrics import evaluation_metrics, evaluation_table
 from ares.step.rewards import rewarded, total_reward
-from ares.step.second_turn import second_turn_metrics, second_turns
-from ares.step.slots import FEW_STEPS_SLOT, SECOND_TURN_SLOT, is_second_turn
+from ares.step.rows import FEW_STEPS_SLOT, is_second_turn
+from ares.step.second_turn import second_turn_credit, second_turn_metrics, second_turn_rows
 from tests.ares.builders import config, tokenizer
 
 TESTS = ["assert f(1) == 1", "assert f(2) == 2"]
+KEY = (0, "second-turn", 1)
 SETTINGS = ["reward.kind=code", "rollout.second_turn.enabled=true", "rollout.second_turn.children=2"]
 
 
@@ -36,7 +41,7 @@ def first_turns(tokens: PreTrainedTokenizerBase) -> tuple[pd.DataFrame, pd.DataF
 def test_only_judged_failures_that_ended_their_turn_are_continued_with_their_verdict_in_the_prompt() -> None:
     tokens = tokenizer()
     rows, problems = first_turns(tokens)
-    continued = second_turns(rows, problems, tokens, SecondTurnConfig(children=2))
+    continued = second_turn_rows(rows, problems, tokens, SecondTurnConfig(children=2), KEY, {})
     assert continued[["slot", "sample"]].to_numpy().tolist() == [[SECOND_TURN_SLOT + 7, 2], [SECOND_TURN_SLOT + 7, 3]]
     prompt, ids = continued["prompt"][0], continued["prompt_token_ids"][0]
     assert prompt.startswith("<ask>b\n<|im_start|>user\n1 of 2 tests passed. wrong answer: assert f(2) == 2<|im_end|>")
@@ -61,9 +66,9 @@ def test_shuffled_verdicts_are_those_on_another_problem_dealt_by_key(key: tuple[
     tokens = tokenizer()
     rows, problems = two_failures(tokens, "other")
     shuffled = SecondTurnConfig(shuffled=True)
-    own = second_turns(rows, problems, tokens, SecondTurnConfig(), key=key)
-    dealt = second_turns(rows, problems, tokens, shuffled, key=key)
-    pd.testing.assert_frame_equal(dealt, second_turns(rows, problems, tokens, shuffled, key=key))
+    own = second_turn_rows(rows, problems, tokens, SecondTurnConfig(), key, {})
+    dealt = second_turn_rows(rows, problems, tokens, shuffled, key, {})
+    pd.testing.assert_frame_equal(dealt, second_turn_rows(rows, problems, tokens, shuffled, key, {}))
     assert [" other(" in prompt for prompt in own["prompt"]] == [False, False, True, True]
     assert [" other(" in prompt for prompt in dealt["prompt"]] == [True, True, False, False]
     pd.testing.assert_frame_equal(dealt[["id", "slot", "sample"]], own[["id", "slot", "sample"]])
@@ -71,16 +76,12 @@ def test_shuffled_verdicts_are_those_on_another_problem_dealt_by_key(key: tuple[
     assert {prompt.partition("user\n")[2] for prompt in dealt["prompt"]} <= texts
 
 
-def test_other_keys_deal_other_verdicts() -> None:
-    tokens = tokenizer()
+def test_other_keys_deal_other_verdicts_and_a_problem_alone_its_own() -> None:
+    tokens, shuffled = tokenizer(), SecondTurnConfig(shuffled=True)
     rows, problems = two_failures(tokens, "other")
-    dealt = {
-        tuple(second_turns(rows, problems, tokens, SecondTurnConfig(shuffled=True), key=(key,))["prompt"])
-        for key in range(8)
-    }
+    dealt = {tuple(second_turn_rows(rows, problems, tokens, shuffled, (key,), {})["prompt"]) for key in range(8)}
     assert len(dealt) > 1
-    alone = second_turns(rows[:2], problems[:2], tokens, SecondTurnConfig(shuffled=True))
-    assert len(alone) == 2  # there is no other problem: its own verdicts
+    assert len(second_turn_rows(rows[:2], problems[:2], tokens, shuffled, KEY, {})) == 2
 
 
 def test_the_second_turn_is_written_with_the_chat_templates_settings() -> None:
@@ -88,8 +89,8 @@ def test_the_second_turn_is_written_with_the_chat_templates_settings() -> None:
     tokens.chat_template += "{% if enable_thinking is defined and not enable_thinking %}<no>{% endif %}"
     rows, problems = first_turns(tokens)
     plain, silent = (
-        second_turns(rows, problems, tokens, SecondTurnConfig(), settings)["prompt"][0]
-        for settings in (None, {"enable_thinking": False})
+        second_turn_rows(rows, problems, tokens, SecondTurnConfig(), KEY, settings)["prompt"][0]
+        for settings in ({}, {"enable_thinking": False})
     )
     assert silent == f"{plain}<no>"
 
@@ -97,10 +98,10 @@ def test_the_second_turn_is_written_with_the_chat_templates_settings() -> None:
 def test_a_verdict_that_is_too_long_for_engines_gives_no_second_turn_and_is_counted() -> None:
     tokens = tokenizer()
     rows, problems = first_turns(tokens)
-    verdict = len(second_turns(rows, problems, tokens, SecondTurnConfig())["prompt_token_ids"][0])
+    verdict = len(second_turn_rows(rows, problems, tokens, SecondTurnConfig(), KEY, {})["prompt_token_ids"][0])
     verdict -= 2 + len(rows["token_ids"][1])
     for limit, tries in ((verdict, 1), (verdict - 1, 0)):
-        continued = second_turns(rows, problems, tokens, SecondTurnConfig(max_feedback_length=limit))
+        continued = second_turn_rows(rows, problems, tokens, SecondTurnConfig(max_feedback_length=limit), KEY, {})
         assert len(continued) == tries
         judged = rows.assign(tokens=5)
         both = pd.concat([judged, judged.iloc[1:2].assign(slot=SECOND_TURN_SLOT + 7).head(tries)])
@@ -124,22 +125,18 @@ def test_a_response_that_ended_with_another_end_token_than_the_tokenizers_does_n
     end = tokens.eos_token_id
     tokens.eos_token = tokens.pad_token
     rows, problems = first_turns(tokenizer())
-    ids = second_turns(rows, problems, tokens, SecondTurnConfig())["prompt_token_ids"][0]
+    ids = second_turn_rows(rows, problems, tokens, SecondTurnConfig(), KEY, {})["prompt_token_ids"][0]
     said = len([5, 6, *rows["token_ids"][1]])
     assert ids[said - 1] == end
     assert tokens.decode(ids[said:]).startswith("\n<|im_start|>user\n1 of 2")
 
 
 def test_a_template_that_rewrites_what_was_said_is_refused() -> None:
-    tokens = tokenizer()
-    before = tokens.chat_template
+    tokens = copy.deepcopy(tokenizer())
+    tokens.chat_template = "{% for m in messages %}{{ m['content'] | length }}{% endfor %}"
     rows, problems = first_turns(tokens)
-    try:
-        tokens.chat_template = "{% for m in messages %}{{ m['content'] | length }}{% endfor %}"
-        with pytest.raises(ConfigError, match=r"rollout\.second_turn\.enabled=false"):
-            second_turns(rows, problems, tokens, SecondTurnConfig())
-    finally:
-        tokens.chat_template = before
+    with pytest.raises(ConfigError, match=r"rollout\.second_turn\.enabled=false"):
+        second_turn_rows(rows, problems, tokens, SecondTurnConfig(), KEY, {})
 
 
 def test_a_first_turn_is_credited_with_its_own_second_turns() -> None:
@@ -164,27 +161,64 @@ def test_a_first_turn_is_credited_with_its_own_second_turns() -> None:
     }  # fmt: skip
 
 
-def test_without_second_turns_there_is_no_share_solved() -> None:
+def credited(
+    own: list[float], parent: list[int], second: list[float], credit: Any = "max", share: float = 1.0
+) -> list[float]:
+    """What first turns (slot 0, samples 0 …) gain by second turns of theirs, of which each has four at most."""
+    samples = [4 * first + place for place, first in enumerate(parent)]
     rows = pd.DataFrame(
-        {
-            "slot": [0, 0], "pass_ratio": pd.array([1.0, 0.0], dtype="Float64"), "tokens": 10,
-            "finish_reason": ["stop", "length"],
-        }
-    )  # fmt: skip
+        {"slot": [0] * len(own) + [SECOND_TURN_SLOT] * len(second), "sample": [*range(len(own)), *samples]}
+    )
+    settings = SecondTurnConfig(children=4, credit=credit, credit_share=share)
+    gained = second_turn_credit(rows, np.array([*own, *second]), settings)
+    absent = np.isnan([*own, *second])
+    assert (np.isnan(gained) == absent).all()
+    assert not gained[len(own) :][~absent[len(own) :]].any()
+    return [None if np.isnan(value) else round(value, 9) for value in gained[: len(own)].tolist()]
+
+
+@pytest.mark.parametrize(("credit", "share", "gained"), [("max", 1, 1.3), ("mean", 1, 0.65), ("max", 0.5, 0.65)])
+def test_a_first_turn_gains_what_its_second_turns_have_more(credit: str, share: float, gained: float) -> None:
+    """With a share below 1 a repaired failure stays below a program that was right at once."""
+    assert credited([-0.3, 0.48, 1.0], [0, 0, 1], [1.0, -0.3, -1.0], credit, share) == [gained, 0.0, 0.0]
+
+
+def test_turns_without_a_reward_neither_gain_nor_give() -> None:
+    assert credited([np.nan, -0.3], [0, 1], [1.0, np.nan]) == [None, 0.0]
+    assert credited([np.nan, -0.3], [], [], "mean") == [None, 0.0]
+
+
+worth = st.floats(-1, 1)
+
+
+@given(st.lists(worth, min_size=1, max_size=5), st.lists(st.tuples(st.integers(0, 4), worth), max_size=4))
+def test_credit_is_never_negative_and_the_maximum_is_never_less_than_the_mean(
+    own: list[float], children: list[tuple[int, float]]
+) -> None:
+    children = [(first % len(own), reward) for first, reward in children]
+    parents, rewards = [first for first, _ in children], [reward for _, reward in children]
+    best, mean = (credited(own, parents, rewards, credit) for credit in ("max", "mean"))
+    for first, highest, average in zip(own, best, mean, strict=True):
+        assert 0 <= average <= highest + 1e-9
+        assert highest + first <= 1 + 1e-9
+
+
+def test_without_second_turns_there_is_no_share_solved() -> None:
+    rows = pd.DataFrame({"slot": [0, 0], "pass_ratio": [1.0, 0.0], "tokens": 10, "finish_reason": ["stop", "length"]})
     assert second_turn_metrics(rows, children=1) == {
         "second_turn/samples": 0.0, "second_turn/tokens_share": 0.0, "second_turn/overlong": 0.0,
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("setting", ["reward.kind=math", "algorithm.advantage.estimator=gae"])
-def test_second_turns_need_a_verdict_and_a_group(setting: str) -> None:
-    with pytest.raises(ConfigError, match="second_turn"):
-        config(*SETTINGS, setting)
-
-
-def test_held_out_second_attempts_need_a_verdict_but_no_group() -> None:
-    with pytest.raises(ConfigError, match=r"validation\.turns=2 tells a program its verdict"):
-        config("validation.turns=2")
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [((*SETTINGS, "reward.kind=math"), "second_turn"),
+     ((*SETTINGS, "algorithm.advantage.estimator=gae"), "second_turn"),
+     (("validation.turns=2",), r"validation\.turns=2 tells a program its verdict")],
+)  # fmt: skip
+def test_second_turns_need_a_verdict_and_in_training_a_group(settings: tuple[str, ...], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        config(*settings)
     assert config("reward.kind=code", "validation.turns=2", "algorithm.advantage.estimator=gae").has_second_turns
 
 

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.protocol import DataProto
 from ares.config.run import Config
+from ares.step.collate import graded
+from ares.step.rewards import rewarded
 from ares.step.shape import shape
 from ares.step.state import RunState
 from rewards.aepo import compute_score
@@ -95,7 +98,7 @@ def test_rows_are_padded_left_and_right_and_keep_their_order() -> None:
 
 
 def test_a_missing_score_stays_missing() -> None:
-    assert column(to_batch(rows([[1, None]]), 0), "accuracy") == [1.0, None]
+    np.testing.assert_array_equal(column(to_batch(rows([[1, None]]), 0), "accuracy"), [1.0, np.nan])
 
 
 # ---- difficulty, targets, alpha ------------------------------------------------------------------------------------
@@ -173,11 +176,45 @@ def test_the_reward_is_compute_scores_overall_at_the_last_token(switch: bool) ->
     assert torch.equal(scores.nonzero()[:, 1], last[scores.sum(1) != 0])
 
 
-def test_the_stored_parts_add_up_to_the_reward() -> None:
-    batch, _, _ = shaped("algorithm.overlong.soft_punish_cache=4")
-    parts = ("accuracy", "reward_entropy_score", "reward_overlong")
-    for reward, *values in zip(column(batch, "reward"), *(column(batch, name) for name in parts), strict=True):
-        assert reward == pytest.approx(sum(values))
+DENSE = "reward.code.design=dense_linear"
+
+
+@pytest.mark.parametrize(
+    "settings", [(DENSE,), (DENSE, "reward.code.weight=3"), (DENSE, "reward.code.weight=0.2"),
+                 ("reward.code.design=outcome_anchor",), (DENSE, "reward.code.format_weight=0.5"),
+                 (DENSE, "algorithm.overlong.soft_punish_cache=4", "algorithm.aepo.zero_baseline=true")]
+)  # fmt: skip
+def test_no_program_that_fails_a_test_outscores_a_right_one_of_its_group(settings: tuple[str, ...]) -> None:
+    """Three right programs had 1.0 and one that fails 1 of 10 tests 1.185: advantages -.5, -.5, -.5, +1.5."""
+    aepo = "algorithm.aepo={enabled: true, zero_baseline: false, guard_inversion: true}"
+    of_run = config(*SMALL, "reward.kind=code", "algorithm.overlong.mask_truncated=false", aepo, *settings)
+    right = ["accepted"] * 10
+    nearly = [*right[:9], "wrong_answer"]
+    ends = [right if accuracy else nearly for group in ACCURACIES for accuracy in group]
+    sampled = rows(ACCURACIES, LENGTHS).assign(
+        test_outcomes=ends, error_type=[each[-1] for each in ends], tokens=5,
+        truncated=[length == 8 for group in LENGTHS for length in group],
+        pass_ratio=[each.count("accepted") / 10 for each in ends],
+        format=[0.0 if each == right else 1.0 for each in ends],
+    )  # fmt: skip
+    batch = handmade(entropies(), ACCURACIES)
+    batch = graded(batch, rewarded(sampled, of_run, None))
+    batch.non_tensor_batch.pop("reward_accuracy")
+    shape(batch, RunState.initial(of_run, 10), of_run)
+    rewards = np.array(column(batch, "reward"), dtype=float).reshape(3, 4)
+    for group, accuracies in zip(rewards, np.array(ACCURACIES, dtype=bool), strict=True):
+        assert group[~accuracies].max() <= group[accuracies].min() + 1e-9
+    parts = [column(batch, name) for name in batch.non_tensor_batch if name.startswith("reward_")]
+    assert np.sum(parts, axis=0) == pytest.approx(rewards.ravel())
+
+
+def test_accuracy_is_that_of_first_turns() -> None:
+    """Second turns, which are of harder problems but know the verdict, were counted too."""
+    settings = config(*SMALL)
+    batch = handmade(entropies(), ACCURACIES)
+    batch.non_tensor_batch["uid"] = np.array([0] * 4 + [1] * 4 + [SECOND_TURN_SLOT] * 4, dtype=object)
+    batch.non_tensor_batch["global_id"][8:] = "p0"
+    assert shape(batch, RunState.initial(settings, 10), settings)["reward/accuracy"] == 5 / 8
 
 
 def test_without_aepo_the_reward_is_accuracy() -> None:
@@ -187,19 +224,17 @@ def test_without_aepo_the_reward_is_accuracy() -> None:
     assert metrics["reward/accuracy"] == 0.5
 
 
-def test_the_soft_overlong_punishment_grows_to_the_limit() -> None:
-    batch, _, _ = shaped("algorithm.overlong.soft_punish_cache=4", "algorithm.aepo.enabled=false")
+@pytest.mark.parametrize("aepo", ["true", "false"])
+@pytest.mark.parametrize("weight", [1, 0.25])
+def test_the_soft_overlong_punishment_grows_to_the_limit_and_the_stored_parts_add_up(weight: float, aepo: str) -> None:
+    settings = ("algorithm.overlong.soft_punish_cache=4", f"algorithm.overlong.soft_punish_weight={weight}")
+    batch, _, _ = shaped(*settings, f"algorithm.aepo.enabled={aepo}")
     lengths = [length for group in LENGTHS for length in group]
-    assert column(batch, "reward_overlong") == [-max(0, length - 4) / 4 for length in lengths]
-
-
-def test_the_soft_overlong_punishment_is_weighted() -> None:
-    settings = ("algorithm.overlong.soft_punish_cache=4", "algorithm.aepo.enabled=false")
-    batch, _, _ = shaped(*settings, "algorithm.overlong.soft_punish_weight=0.25")
-    once, _, _ = shaped(*settings)
-    assert min(column(once, "reward_overlong")) < 0
-    assert column(batch, "reward_overlong") == [value / 4 for value in column(once, "reward_overlong")]
-    assert column(batch, "reward") == pytest.approx(np.add(column(batch, "accuracy"), column(batch, "reward_overlong")))
+    assert column(batch, "reward_overlong") == [-weight * max(0, length - 4) / 4 for length in lengths]
+    names = [name for name in batch.non_tensor_batch if name == "accuracy" or name.startswith("reward_")]
+    parts = [column(batch, name) for name in names]
+    assert len(parts) == (3 if aepo == "true" else 2)
+    assert np.sum(parts, axis=0) == pytest.approx(column(batch, "reward"))
 
 
 # ---- KL ------------------------------------------------------------------------------------------------------------
@@ -266,9 +301,8 @@ def test_hwe_tokens_have_a_relaxed_coefficient() -> None:
 
 def test_wrong_answers_to_easy_problems_get_a_second_chance_and_unscored_ones_do_not() -> None:
     accuracies: list[list[float | None]] = [[1, 1, None, 0], [1, 0, 1, 0], [0, 0, 0, 1]]
-    batch, _, _ = shaped(
-        "algorithm.kl={kind: fixed, coef: 0.5, relax_hwe: 1.0, relax_wrong_easy: 0.1}", accuracies=accuracies
-    )
+    kl = "algorithm.kl={kind: fixed, coef: 0.5, relax_hwe: 1.0, relax_wrong_easy: 0.1}"
+    batch, _, _ = shaped(kl, accuracies=accuracies)
     assert batch.tensor("kl_coefs")[:, 0].tolist() == pytest.approx([0.5] * 3 + [0.05] + [0.5] * 8)
 
 
@@ -302,7 +336,7 @@ def test_an_unscored_row_has_no_advantage_no_reward_and_no_effect_on_its_group()
         assert learnt == (row not in unscored)
     assert (batch.tensor("advantages")[unscored] == 0).all()
     for name in ("reward", "reward_entropy_score"):
-        assert [row for row, value in enumerate(column(batch, name)) if value is None] == unscored
+        assert [row for row, value in enumerate(column(batch, name)) if math.isnan(value)] == unscored
     for place in (slice(0, 4), slice(8, 12)):
         kept = [row for row in range(12)[place] if row not in unscored]
         expected = grpo([column(batch, "reward")[row] for row in kept])
@@ -327,20 +361,17 @@ def test_truncated_rows_are_left_out_where_that_is_configured(masked: bool) -> N
     assert batch.tensor("advantages")[truncated].any() == (not masked)
 
 
-def test_remax_compares_with_the_greedy_answers_accuracy() -> None:
-    settings = config(*SMALL, "algorithm.advantage.estimator=remax", "algorithm.aepo.enabled=false")
+@pytest.mark.parametrize("estimator", ["remax", "gae"])
+def test_remax_compares_with_the_greedy_answer_and_gae_without_values_whitens_the_return(estimator: str) -> None:
+    settings = config(*SMALL, f"algorithm.advantage.estimator={estimator}", "algorithm.aepo.enabled=false")
     batch = handmade(entropies(), ACCURACIES)
     batch.non_tensor_batch["baseline"] = np.array([1.0] * 4 + [0.0] * 8, dtype=object)
-    shape(batch, RunState.initial(settings, 10), settings)
-    assert batch.tensor("advantages")[:, 0].tolist() == [0, 0, 0, -1, 1, 0, 1, 0, 0, 0, 0, 1]
-
-
-def test_gae_without_values_is_the_whitened_return_to_go() -> None:
-    settings = config(*SMALL, "algorithm.advantage.estimator=gae", "algorithm.aepo.enabled=false")
-    batch = handmade(entropies(), ACCURACIES)
     mask = batch.tensor("response_mask").float()
     batch.batch["values"] = torch.zeros_like(mask)
     shape(batch, RunState.initial(settings, 10), settings)
+    if estimator == "remax":
+        assert batch.tensor("advantages")[:, 0].tolist() == [0, 0, 0, -1, 1, 0, 1, 0, 0, 0, 0, 1]
+        return
     returns = torch.tensor(column(batch, "accuracy"), dtype=torch.float32)[:, None] * mask
     torch.testing.assert_close(batch.tensor("returns"), returns)
     valid = returns[mask.bool()]
@@ -348,30 +379,24 @@ def test_gae_without_values_is_the_whitened_return_to_go() -> None:
     torch.testing.assert_close(batch.tensor("advantages")[mask.bool()], expected, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("cap", [1.5, None])
-def test_the_engines_mismatch_is_weighted_up_to_the_cap_and_reported(cap: float | None) -> None:
-    settings = config(*SMALL, f"algorithm.policy.importance_cap={'null' if cap is None else cap}")
-    batch = handmade(entropies(), ACCURACIES)
-    mask = batch.tensor("response_mask").bool()
-    batch.batch["engine_log_probs"] = batch.tensor("old_log_probs") - math.log(2.0) * mask
-    batch.batch["engine_log_probs"][0] = batch.tensor("old_log_probs")[0] + math.log(2.0)
-    metrics = shape(batch, RunState.initial(settings, 10), settings)
-    weights = batch.tensor("importance_weights")
-    assert weights[0][mask[0]].tolist() == pytest.approx([0.5 if cap else 1.0] * 5)
-    assert weights[1][mask[1]].tolist() == pytest.approx([cap or 1.0] * 3)
-    assert metrics["mismatch/ratio_max"] == pytest.approx(2.0)
-    assert metrics["mismatch/ratio_min"] == pytest.approx(0.5)
-
-
-def test_masked_importance_weights_leave_out_tokens_beyond_the_cap() -> None:
-    settings = config(*SMALL, "algorithm.policy.importance_cap=1.5", "algorithm.policy.importance_weights=masked")
+@pytest.mark.parametrize(
+    ("cap", "kind", "expected"),
+    [(1.5, "truncated", [1.5, 0.5, 1.25]), (None, "truncated", [1.0] * 3), (1.5, "masked", [0.0, 0.0, 1.25])],
+)
+def test_the_engines_mismatch_is_weighted_up_to_the_cap_or_left_out_beyond_it_and_reported(
+    cap: float | None, kind: str, expected: list[float]
+) -> None:
+    how = f"algorithm.policy={{importance_cap: {'null' if cap is None else cap}, importance_weights: {kind}}}"
+    settings = config(*SMALL, how)
     batch = handmade(entropies(), ACCURACIES)
     mask = batch.tensor("response_mask").bool()
     for row, ratio in enumerate((2.0, 0.5, 1.25)):
         batch.batch["engine_log_probs"][row] = batch.tensor("old_log_probs")[row] - math.log(ratio)
-    shape(batch, RunState.initial(settings, 10), settings)
+    metrics = shape(batch, RunState.initial(settings, 10), settings)
     weights = batch.tensor("importance_weights")
-    assert [weights[row][mask[row]][0].item() for row in range(3)] == pytest.approx([0.0, 0.0, 1.25])
+    assert [weights[row][mask[row]][0].item() for row in range(3)] == pytest.approx(expected)
+    assert metrics["mismatch/ratio_max"] == pytest.approx(2.0)
+    assert metrics["mismatch/ratio_min"] == pytest.approx(0.5)
 
 
 # ---- metrics and state ---------------------------------------------------------------------------------------------

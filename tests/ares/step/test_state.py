@@ -6,6 +6,8 @@ import pytest
 
 from algorithms.kl import BatchKL
 from algorithms.kl_controllers import AdaptiveKL, DualAscentKL, FixedKL
+from ares.step.refill import Refill
+from ares.step.rewards import rewarded
 from ares.step.state import Counters, Evaluation, RunState
 from tests.ares.builders import config
 
@@ -44,12 +46,7 @@ def moved(kind: str) -> RunState:
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [
-        ("fixed", FixedKL),
-        ("adaptive", AdaptiveKL),
-        ("token_adaptive", DualAscentKL),
-        ("bucket_beta", FixedKL),
-    ],
+    [("fixed", FixedKL), ("adaptive", AdaptiveKL), ("token_adaptive", DualAscentKL), ("bucket_beta", FixedKL)],
 )
 def test_the_configured_controller_is_built(kind: str, expected: type) -> None:
     found = state(kind)
@@ -121,12 +118,8 @@ def test_a_stored_state_without_a_part_is_refused(name: str) -> None:
     del stored[name]
     with pytest.raises((KeyError, ValueError)):
         RunState.restored(config(), 10, stored)
-
-
-def test_a_stored_state_of_another_controller_is_refused() -> None:
-    stored = through_json(moved("fixed").state_dict())
-    with pytest.raises(ValueError, match="KL state"):
-        RunState.restored(config("algorithm.kl.kind=token_adaptive"), 10, stored)
+    with pytest.raises(ValueError, match="KL state"):  # nor is that of another controller
+        RunState.restored(config("algorithm.kl.kind=token_adaptive"), 10, through_json(moved("fixed").state_dict()))
 
 
 def test_changing_the_stored_form_does_not_change_the_state() -> None:
@@ -167,6 +160,24 @@ def test_a_dropped_group_teaches_its_difficulty_and_a_kept_one_waits_for_the_bat
         sampled(("a", [1, 1], -1.0), ("b", [1, 0], -1.0), ("c", [0, None], -1.0), ("d", [None, None], -1.0)), [1]
     )
     assert found.difficulty.difficulty_dict_train == {"a": "easy", "c": "hard"}
+
+
+def test_a_group_that_the_batch_had_no_room_for_teaches_its_difficulty_and_pass_rates() -> None:
+    """Groups worth training on beyond the batch's need were recorded neither for difficulty nor for pass rates."""
+    judging = ["reward.kind=code", "reward.code.design=dense_weighted"]
+    of = Refill(1, config("rollout.prompts=1", "learner.global_batch_prompts=1", *judging))
+    found = state("fixed", *judging)
+    of.ask()
+    ends = [["accepted", "accepted"], ["wrong_answer", "accepted"]] * 2
+    rows = sampled(("a", [1, 0], -1.0), ("b", [1, 0], -1.0)).assign(
+        test_outcomes=ends, error_type=["accepted", "wrong_answer"] * 2, truncated=False, tokens=2, format=1.0,
+        pass_ratio=pd.array([1.0, 0.5] * 2, dtype="Float64"),
+    )  # fmt: skip
+    found.absorb_sampled(rows, of.take(rewarded(rows, of.config, found.tests)))
+    assert of.slots == [0]
+    assert found.difficulty.difficulty_dict_train == {"b": "medium"}
+    assert found.tests is not None
+    assert (found.tests.rates("a"), found.tests.rates("b").tolist()) == (None, [0.5, 1.0])
 
 
 def test_an_always_solved_group_of_low_entropy_joins_the_skip_set() -> None:

@@ -1,12 +1,16 @@
-"""A mistake in a user's reward is found by a first call, before the run is created."""
+"""What all graders share: a first call before the run is created, and how many samples may lack a score."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ares.config import ConfigError
-from ares.grading import RewardError, try_on
+from ares.grading import RewardError, check_scored, try_on
 from ares.grading.graders import load_grader
 from ares.runs.run import Run
 from tests.ares.builders import config
@@ -34,10 +38,7 @@ def opened(folder: Path, text: str, *settings: str) -> Run:
         ("def f(completions, solution, **k): return [1.0] * 2", r"missing 1 required positional argument: 'solution'"),
         ("def f(completions, **k): return [len(c.split()[0]) for c in completions]", r"own\.py:1 in .*: IndexError"),
         ("def f(completions, **k): return 1.0", r"own\.py:f returned a float for 2 responses"),
-        ("def f(completions, **k): return [1.0]", r"own\.py:f returned 1 scores for 2 responses"),
         ("def f(completions, **k): return [-1.0, 1.0]", r"gave -1\.0 .*reward\.accuracy=…: the least reward"),
-        ("def f(completions, **k): return ['1', '0']", r"gave '1' .*a finite number"),
-        ("def f(solution_str, **k): return {'acc': 1}", r"a dict without 'score' \(keys: acc\)"),
         ("import os\ndef f(completions, **k): os._exit(3)", r"own\.py:f: .*its process died"),
         (GRADER.format(columns="accuracy=5.0, format=1.0"), r"The grader gave 5\.0 to problem .*column `score`"),
         (GRADER.format(columns="accuracy=1.0"), r"2 rows for 2 responses; missing columns: format"),
@@ -81,6 +82,9 @@ def test_one_of_the_responses_is_right_the_other_empty_and_both_sets_are_tried(t
         assert ", '']" in line
     opened(tmp_path, text)  # no step was committed, so the reward is tried again
     assert len(seen.read_text().splitlines()) == 4
+    grader = load_grader(run.config.reward)
+    with contextlib.closing(grader):
+        try_on(grader, run.train_set.first(1), run.tokenizer)  # of a set of one problem, that one is asked twice
 
 
 @pytest.mark.parametrize(("settings", "is_said"), [([], True), (["reward.accuracy=1"], False)])
@@ -90,15 +94,6 @@ def test_that_scores_count_as_accuracies_is_said_before_anything_is_sampled(
     opened(tmp_path, "def f(completions, **k): return [1.0, 0.0]", *settings)
     said = "own.py:f: its scores count as accuracies, so that one outside [0, 1] ends the run"
     assert (said in caplog.text) == is_said
-
-
-def test_a_set_of_one_problem_is_tried_too(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text("def f(completions, **k): return [1.0] * 2")
-    settings = config(f"reward.kind={tmp_path / 'own.py'}:f")
-    run = opened(tmp_path, "def f(completions, **k): return [1.0] * 2")
-    grader = load_grader(settings.reward)
-    try_on(grader, run.train_set.first(1), run.tokenizer)
-    grader.close()
 
 
 @pytest.mark.parametrize(
@@ -129,3 +124,48 @@ def test_settings_that_do_not_fit_are_told_by_name(settings: list[str], told: st
     given: list[Any] = [each.replace("{own}", str(own)) for each in settings]
     with pytest.raises(ConfigError, match=told):
         config(*given)
+
+
+# ---- samples without a score ----------------------------------------------------------------------------------------
+
+
+def rows(*accuracies: list[float | None]) -> pd.DataFrame:
+    """One problem per list."""
+    names = [str(place) for place, each in enumerate(accuracies) for _ in each]
+    return pd.DataFrame(
+        {"id": names, "accuracy": pd.array([value for each in accuracies for value in each], dtype="Float64")}
+    )
+
+
+def stops(scores: pd.DataFrame, limit: float = 0.2) -> bool:
+    try:
+        check_scored(scores, limit, "step 3")
+    except RewardError:
+        return True
+    return False
+
+
+def test_one_problem_that_cannot_be_graded_never_stops_a_run_and_a_grader_that_is_down_does() -> None:
+    assert not stops(rows([None] * 4, [1, 0, 1, 0]))
+    assert not stops(rows([None] * 4, [None, 0, 0, 0], *[[1, 0, 1, 0]] * 20))
+    assert stops(rows([None] * 4))
+    assert stops(rows([None] * 4, [None] * 4))
+    assert stops(rows([None] * 4, [None, 0, 0, 0]))
+    assert not stops(rows([None] * 4, [None, 0, 0, 0]), limit=0.7)
+    assert not stops(rows())
+
+
+def test_the_message_says_how_many_and_what_may_be_done() -> None:
+    with pytest.raises(RewardError, match=r"step 3: 5 of 8 responses, of 2 problems, .*reward\.max_unscored=0\.2"):
+        check_scored(rows([None] * 4, [None, 0, 0, 0]), 0.2, "step 3")
+
+
+@given(st.lists(st.lists(st.sampled_from([None, 0.0, 0.5, 1.0]), min_size=1, max_size=6), max_size=8), st.floats(0, 1))
+def test_no_pattern_of_absent_scores_stops_a_run_unless_too_many_or_all_are(
+    groups: list[list[float | None]], limit: float
+) -> None:
+    flat = [value for group in groups for value in group]
+    absent = flat.count(None)
+    affected = sum(None in group for group in groups)
+    expected = bool(flat) and (absent == len(flat) or (absent / len(flat) > limit and affected > 1))
+    assert stops(rows(*groups), limit) == expected
