@@ -141,10 +141,6 @@ class DifficultyTracker:
         batch.non_tensor_batch["target_high_entropy_token_num"] = of_rows(targets, labels).astype(object)
         batch.non_tensor_batch["alpha_entropy"] = of_rows(self.alpha_entropy_dict, labels).astype(object)
 
-    def is_skipped(self, global_id: Sequence[Any] | np.ndarray) -> np.ndarray:
-        """Which rows belong to prompts in the skip set: [B] → bool [B]."""
-        return np.fromiter((gid in self.skip_gid_set for gid in global_id), dtype=bool, count=len(global_id))
-
     def metrics(self) -> dict[str, float]:
         """`bucket/<bucket>/{alpha,target}`; {count,acc,entropy,hwe} of the last batch, count in prompts."""
         values = {f"bucket/{name}/alpha": alpha for name, alpha in self.alpha_entropy_dict.items()}

@@ -178,10 +178,6 @@ class ThresholdTracker:
             raise RuntimeError("the HWE threshold is unknown before the first update")
         return self._threshold
 
-    @property
-    def initialised(self) -> bool:
-        return self._threshold is not None
-
     def update(self, thresholds: Collection[float] | np.ndarray) -> float:
         """Update τ with one batch's per-response thresholds (nats) and return it. An empty batch leaves it unchanged.
 

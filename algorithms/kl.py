@@ -105,8 +105,6 @@ def second_chance(
     The policy solves an easy prompt at least two times in three. A wrong sample is a path to leave, and the reference
     may be what keeps the policy on it. coefficients, accuracy: [B]; factor in [0, 1], 1 is off.
     """
-    if not 0.0 <= factor <= 1.0:
-        raise ValueError(f"the second-chance factor must lie in [0, 1], got {factor}")
     wrong_easy = (bucket_index(difficulty) == BUCKETS.index("easy")) & (np.asarray(accuracy, dtype=np.float64) < 1.0)
     return np.where(wrong_easy, factor * coefficients, coefficients)
 
@@ -123,10 +121,6 @@ def token_coefficients(
     relax_scope "token": at HWE tokens. "window": at the `window` tokens after one, whose entropy made it an HWE token;
     overlapping windows relax once. coefficients: [B]; hwe_mask: bool [B, L]. Returns [B, L] float32.
     """
-    if relax_scope not in get_args(RelaxScope):
-        raise ValueError(f"relax_scope must be one of {get_args(RelaxScope)}, got {relax_scope!r}")
-    if not 0.0 <= relaxation <= 1.0:
-        raise ValueError(f"relaxation must lie in [0, 1], got {relaxation}")
     relaxed = hwe_mask.bool()
     if relax_scope == "window":
         # Position t is relaxed iff an HWE token lies in t−w … t−1.
