@@ -197,10 +197,7 @@ def test_a_run_resumes_after_gc(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"at": 9}, "its last commit is 4"),
         ({"phase": "update"}, "rollout, score, experience, shape"),
-        ({"name": "uninterrupted"}, "already"),
-        ({"overrides": ["rollot.n=2"]}, "did you mean rollout"),
         ({"overrides": ["algorithm.kl.kind=adaptive", "algorithm.kl.coef=0.1"]}, "do not fit the new settings"),
         ({"phase": "experience", "overrides": ["algorithm.kl.penalty=full"]}, r"penalty: .*\(experience\)"),
         ({"phase": "rollout", "overrides": ["algorithm.advantage.estimator=gae"]}, r"estimator: .*\(the checkpoint\)"),
