@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
+from ares.reports import Tracking
+from ares.runs import read_config
 from ares.store.store import Commit, RunStore
 from flows.cli.main import main
 from tests import mlflow_database, prefect_server
@@ -80,8 +82,18 @@ def train(
     return ended.returncode
 
 
+def log(runs: Path, name: str) -> None:
+    """Log a plain run to MLflow, as `ares resume` would."""
+    mlflow_database.beside(runs)
+    store = RunStore(runs / name)
+    config = read_config(store)
+    Tracking(config.tracking, config, store).finish()
+
+
 def metric_history(runs: Path, name: str) -> dict[tuple[str, int], list[float]]:
     """Every logged value of the metrics that a resumed run must reproduce, by metric and step."""
+    if not is_logged(runs, name):
+        log(runs, name)
     client = MlflowClient(tracking_uri=f"sqlite:///{runs / 'mlflow.db'}")
     run_id = json.loads((runs / name / "run.json").read_text())["mlflow_run_id"]
     history: dict[tuple[str, int], list[float]] = {}

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from ares.reports import Tracking
-from ares.runs import read_config
 from ares.runs.difference import first_difference
 from ares.runs.lineage import fork
 from ares.store import MEMO_FILE, StoreError
 from ares.store.store import RunStore
-from tests.short_runs import ares, told, train
+from tests.short_runs import ares, log, told, train
 
 OTHER_REWARD = "algorithm.aepo.enabled=false"
 
@@ -47,8 +45,7 @@ def test_a_fork_after_the_rollouts_shares_them_and_then_diverges(runs: Path) -> 
     assert "first difference: step 4" in shown.stdout
     assert "setting algorithm.aepo.enabled: True → False" in shown.stdout
 
-    store, config = RunStore(runs / "forked"), read_config(RunStore(runs / "forked"))
-    Tracking(config.tracking, config, store).finish()
+    log(runs, "forked")
     client = MlflowClient(tracking_uri=f"sqlite:///{runs / 'mlflow.db'}")
     tags = client.get_run(json.loads((runs / "forked" / "run.json").read_text())["mlflow_run_id"]).data.tags
     assert (tags["ares.forked_from"], tags["ares.forked_at_step"]) == ("uninterrupted", "4")
