@@ -53,7 +53,7 @@ class RunArtifacts:
         if self.run.commit is not None and "PREFECT_API_URL" in os.environ:
             self.updated = time.monotonic()
             done = 100.0 * max(self.run.state.step, 0) / self.run.config.train.steps
-            contents = {"progress": done, "summary": summary(self.run)}
+            contents: dict[str, float | str] = {"progress": done, "summary": summary(self.run)}
             self._send("of artifacts", lambda client: self._show(client, contents))
 
     def _show(self, client: SyncPrefectClient, contents: dict[str, float | str]) -> None:

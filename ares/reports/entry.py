@@ -86,7 +86,9 @@ class Entry:
     def log_settings(self, config: Config, more: Mapping[str, Any]) -> None:
         """Log settings and `more` as parameters, and the profile; repeating it does no harm."""
         settings = result_settings(config) | dict(more)
-        self.client.log_batch(self.run_id, params=[Param(key, str(value)[:500]) for key, value in settings.items()])
+        known = self.client.get_run(self.run_id).data.params  # of which MLflow refuses another value
+        params = [Param(key, str(value)[:500]) for key, value in settings.items() if key not in known]
+        self.client.log_batch(self.run_id, params=params)
         profile = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
         self.client.log_text(self.run_id, profile, "profile.yaml")
 

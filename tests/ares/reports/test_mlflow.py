@@ -59,6 +59,16 @@ def test_an_mlflow_that_takes_entries_but_no_files_gets_one_entry_of_a_run(tmp_p
     assert entry.data.params["rollout.n"] == "4"
 
 
+def test_a_setting_that_is_there_with_another_value_stays_and_stops_nothing(tmp_path: Path) -> None:
+    tracking, client = opened(tmp_path, steps=1)
+    tracking.catch_up()
+    client.delete_tag(entry_of(tracking, client).info.run_id, "ares.logged_step")
+    other = config("tracking.experiment=tracked", "tracking.samples=0", "rollout.n=2")
+    Tracking(other.tracking, other, tracking.store).catch_up()
+    entry = entry_of(tracking, client).data
+    assert (entry.params["rollout.n"], entry.tags["ares.logged_step"]) == ("4", "0")
+
+
 def test_a_run_that_was_stopped_is_shown_so_until_it_is_resumed(tmp_path: Path) -> None:
     tracking, client = opened(tmp_path)
     states = []
