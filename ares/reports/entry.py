@@ -66,7 +66,7 @@ class Entry:
         A warning says once what is renamed or left out.
         """
         given = list(names)
-        there = {name: name for name in given if plain_name(name) == name}
+        there = {name: name for name in given if name and plain_name(name) == name}
         for name in given:
             plain = plain_name(name)
             is_free = plain != "" and plain not in there.values()

@@ -131,7 +131,8 @@ class Journal(SealedLines):
 
     def end(self) -> None:
         """Delete the file: the artifact is written."""
-        self.path.unlink(missing_ok=True)
+        if self.path.exists():
+            self.path.unlink()
 
 
 def _refs_in(value: Any) -> Iterable[Ref]:

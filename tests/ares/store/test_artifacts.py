@@ -195,7 +195,7 @@ def test_nothing_is_committed_that_the_disk_has_refused(store: RunStore, monkeyp
     def refused(path: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    store.write_json("steps/000000/x", 1)
+    store.write_json("bootstrap/x", 1)
     monkeypatch.setattr("ares.store.store.fsync", refused)
     with pytest.raises(StoreError, match=r"not on disk: .*The disk is full"):
         chain(store, 1)
