@@ -33,7 +33,7 @@ from prefect.events import emit_event
 from prefect.exceptions import Pause, TerminationSignal
 from prefect.states import Cancelled, Completed, Crashed, Failed, Pending, Running
 
-from ares.runs import PlainConductor, Run
+from ares.runs import Conductor, Run
 from flows.alarms import Alarms
 from flows.artifacts import RunArtifacts
 from flows.prefect_client import LOOK_SECONDS, find_suspension
@@ -56,7 +56,7 @@ class Record:
     id: UUID | None = None
 
 
-class PrefectConductor(PlainConductor):
+class PrefectConductor(Conductor):
     """Shows a run in Prefect's UI. Use it as a context manager, inside the run's flow and in its main thread."""
 
     def __init__(self, run: Run) -> None:

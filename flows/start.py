@@ -12,7 +12,7 @@ from typing import Any
 
 from ares.config import Config, ConfigError, load, override
 from ares.reports import Display
-from ares.runs import MakeWorkers, PlainConductor, Run, read_config
+from ares.runs import Conductor, MakeWorkers, Run, read_config
 from ares.store import name_after, run_store, runs_directory
 from ares.workers import PlainWorkers
 from flows.train import train
@@ -54,7 +54,7 @@ def held(run: Run) -> Iterator[Display]:
 def train_plainly(run: Run) -> dict[str, Any]:
     """Train a run in this process, without Prefect, Ray and MLflow; `ares resume` logs it to MLflow later."""
     with held(run) as display:
-        asyncio.run(train(run, PlainConductor(), display.committed))
+        asyncio.run(train(run, Conductor(), display.committed))
     return display.summary()
 
 

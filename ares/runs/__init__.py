@@ -3,7 +3,7 @@
 Not covered: the order of a run's work (flows/).
 """
 
-from ares.runs.conductor import Conductor, PlainConductor, may_be_retried
+from ares.runs.conductor import Conductor
 from ares.runs.difference import first_difference
 from ares.runs.digests import check_model, model_digest, run_files
 from ares.runs.doctor import findings
@@ -18,7 +18,6 @@ from ares.runs.verification import verify
 __all__ = [
     "Conductor",
     "MakeWorkers",
-    "PlainConductor",
     "Policy",
     "Run",
     "Step",
@@ -32,7 +31,6 @@ __all__ = [
     "fork",
     "identity_of",
     "import_gguf",
-    "may_be_retried",
     "model_digest",
     "read_config",
     "run_files",

@@ -36,7 +36,7 @@ from ares.data import (
 from ares.engines import end_token_ids, padding_id
 from ares.grading import Grader, load_grader, try_on
 from ares.models import adapted_layers, check_architecture, check_vocabulary, check_weight_files
-from ares.runs.conductor import Conductor, PlainConductor
+from ares.runs.conductor import Conductor
 from ares.runs.digests import check_same, digests_of
 from ares.runs.doctor import describe_machine, with_this_machine
 from ares.runs.phase_settings import bootstrap_settings
@@ -65,7 +65,7 @@ class Run:
         self.train_set = train_set
         self.validation_set = validation_set
         self._made_by = made_by
-        self.conductor: Conductor = PlainConductor()
+        self.conductor = Conductor()
         self.state = RunState.initial(config, len(train_set))
         self.commit: Commit | None = None
         self.identity = identity

@@ -18,7 +18,7 @@ FLAT = 1.03
 STEPS = """
 import asyncio, json
 import flows.environment, psutil
-from ares.runs import PlainConductor
+from ares.runs import Conductor
 from flows.start import held, open_run
 from flows.train import train
 kept = []
@@ -26,7 +26,7 @@ note = lambda: kept.append(psutil.Process().memory_full_info().uss)
 # Without filtering: after 250 steps the policy solves nearly everything.
 run = open_run("tiny-math", ["train.steps=300", "algorithm.filter.enabled=false"], "long")
 with held(run):
-    asyncio.run(train(run, PlainConductor(), note))
+    asyncio.run(train(run, Conductor(), note))
 print(json.dumps(kept))
 """
 UPDATES = """
