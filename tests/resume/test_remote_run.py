@@ -11,7 +11,7 @@ from ares.store.mirror import path_of
 from tests.object_store import object_store
 from tests.resume.test_faults import held, unheld
 from tests.shared_run import SMALL
-from tests.short_runs import ares, assert_same, commits, train
+from tests.short_runs import ares, assert_same, assert_same_commits, commits, train
 
 pytestmark = pytest.mark.slow
 
@@ -74,4 +74,5 @@ def test_of_two_machines_on_one_run_the_second_is_refused_and_a_stopped_first_on
             assert first.returncode == 2, told
             assert "was taken over from this process" in told
         assert unheld(tmp_path, "whole") == 0
-        assert_same(tmp_path, "whole", "run", elsewhere=path_of(url))
+        # Each machine has an MLflow of its own: on a slow one, the first has made an entry before it was stopped.
+        assert_same_commits(tmp_path, "whole", "run", elsewhere=path_of(url))
