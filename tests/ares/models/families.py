@@ -141,14 +141,21 @@ def random_rows(prompts: list[int], responses: list[list[int]], seed: int = 0) -
     return TensorDict({name: torch.stack(values) for name, values in columns.items()}, [len(columns["prompts"])])
 
 
-def naive(model: Any, batch: TensorDict, temperature: float) -> tuple[Tensor, Tensor]:
-    """Log-probs and entropies of the response tokens from the model's own logits, one unpadded row at a time."""
-    log_probs, entropies = [], []
+def distributions(model: Any, batch: TensorDict, temperature: float) -> tuple[Tensor, Tensor]:
+    """Log-probs over the vocabulary [N, V] at each response token that counts, and the tokens [N]: from the model's own
+    logits, one unpadded row at a time."""
+    whole, tokens = [], []
     for row in range(len(batch)):
         prompt = int(batch["attention_mask"][row, : batch["prompts"].shape[1]].sum())
         ids = torch.cat([batch["prompts"][row], batch["responses"][row]])[batch["attention_mask"][row].bool()]
+        counts = batch["response_mask"][row, : len(ids) - prompt].bool()
         logits = model(input_ids=ids[None], use_cache=False).logits[0, prompt - 1 : -1].float() / temperature
-        by_position = torch.log_softmax(logits, -1)
-        log_probs.append(by_position.gather(-1, ids[prompt:, None])[:, 0])
-        entropies.append(-(by_position.exp() * by_position).sum(-1))
-    return torch.cat(log_probs), torch.cat(entropies)
+        whole.append(torch.log_softmax(logits, -1)[counts])
+        tokens.append(ids[prompt:][counts])
+    return torch.cat(whole), torch.cat(tokens)
+
+
+def naive(model: Any, batch: TensorDict, temperature: float) -> tuple[Tensor, Tensor]:
+    """Log-probs and entropies of the response tokens that count, from `distributions`."""
+    whole, tokens = distributions(model, batch, temperature)
+    return whole.gather(-1, tokens[:, None])[:, 0], -(whole.exp() * whole).sum(-1)

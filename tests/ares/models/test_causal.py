@@ -26,7 +26,7 @@ from ares.models.packed_attention import can_regroup
 from ares.models.packing import Layout
 from ares.models.weights import stored_tensors
 from tests.ares.builders import MODEL, PAD, rows, to_batch
-from tests.ares.models.families import Family, build, random_rows
+from tests.ares.models.families import Family, build, distributions, naive, random_rows
 
 CPU = torch.device("cpu")
 # Groups differ in prompt length, rows in response length; one row has a single token.
@@ -56,25 +56,10 @@ def batch() -> TensorDict:
     return to_batch(rows([[1, 0, 1, 0]] * 3, LENGTHS), PAD).batch.to(CPU)
 
 
-def naive(model: Any, batch: TensorDict, temperature: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Log-probs, entropies and whole distributions of the response tokens, one unpadded row at a time."""
-    log_probs, entropies, whole = [], [], []
-    for row in range(len(batch)):
-        prompt = int(batch["attention_mask"][row, : batch["prompts"].shape[1]].sum())
-        ids = torch.cat([batch["prompts"][row], batch["responses"][row]])[batch["attention_mask"][row].bool()]
-        by_position = torch.log_softmax(model(input_ids=ids[None], use_cache=False).logits[0] / temperature, -1)
-        by_position = by_position[prompt - 1 : -1]
-        learnt = batch["response_mask"][row, : len(by_position)].bool()
-        log_probs.append(by_position.gather(-1, ids[prompt:, None])[learnt, 0])
-        entropies.append(-(by_position.exp() * by_position).sum(-1)[learnt])
-        whole.append(by_position[learnt])
-    return torch.cat(log_probs), torch.cat(entropies), torch.cat(whole)
-
-
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_log_probs_and_entropies_are_those_of_the_models_own_logits(policy: LanguageModel, temperature: float) -> None:
     tokens = policy.token_log_probs(batch(), temperature)
-    log_probs, entropies, _ = naive(policy.model, batch(), temperature)
+    log_probs, entropies = naive(policy.model, batch(), temperature)
     torch.testing.assert_close(tokens.log_probs, log_probs, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(tokens.entropies, entropies, atol=1e-4, rtol=1e-4)
 
@@ -107,7 +92,8 @@ def test_the_exact_kl_is_the_sum_over_the_vocabulary_with_the_policys_gradient(p
             parameter.mul_(1.05)
     reference = LanguageModel.load(ModelConfig(path=str(MODEL)), CPU).frozen()
     kl = own.exact_kl(reference, batch(), 0.8)
-    ours, theirs = naive(own.model, batch(), 0.8)[2], naive(reference.model, batch(), 0.8)[2].detach()
+    ours, theirs = (distributions(each.model, batch(), 0.8)[0] for each in (own, reference))
+    theirs = theirs.detach()
     expected = (ours.exp() * (ours - theirs)).sum(-1)
     assert float(expected.detach().mean()) > 1e-3
     torch.testing.assert_close(kl, expected, atol=1e-4, rtol=1e-3)
@@ -121,8 +107,8 @@ def test_a_heads_bias_counts_in_log_probs_and_in_the_exact_kl(biased: str) -> No
     reference = LanguageModel.load(ModelConfig(path=biased), CPU).frozen()
     with torch.no_grad():
         own.head.bias.mul_(2.0)
-    log_probs, _, ours = naive(own.model, batch(), 1.0)
-    theirs = naive(reference.model, batch(), 1.0)[2]
+    log_probs, _ = naive(own.model, batch(), 1.0)
+    ours, theirs = (distributions(each.model, batch(), 1.0)[0] for each in (own, reference))
     torch.testing.assert_close(own.token_log_probs(batch(), 1.0).log_probs, log_probs, atol=1e-4, rtol=1e-4)
     expected = (ours.exp() * (ours - theirs)).sum(-1)
     kl = own.exact_kl(reference, batch(), 1.0)
@@ -214,7 +200,7 @@ def test_a_model_with_a_tower_that_is_not_used_is_a_causal_model_with_a_critic(t
     policy = LanguageModel.load(ModelConfig(path=str(tmp_path)), CPU)
     assert policy.packs
     with torch.no_grad():
-        expected, _, _ = naive(model.eval(), batch(), 1.0)
+        expected, _ = naive(model.eval(), batch(), 1.0)
         torch.testing.assert_close(policy.token_log_probs(batch(), 1.0).log_probs, expected, atol=1e-5, rtol=1e-5)
     values = Critic(ModelConfig(path=str(tmp_path)), CPU).values(batch())
     assert values.tolist() == [0.0] * sum(map(sum, LENGTHS))
@@ -298,7 +284,7 @@ MIXTURE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 
 def test_a_layer_may_name_the_mask_it_hands_to_attention(family: Family, tmp_path: Path) -> None:
     """Doge's and AFMoE's do, and loading ended with a TypeError."""
     folder, batch = build(family, tmp_path), random_rows([5, 9], [[7, 3], [4, 8]])
-    expected, _, _ = naive(AutoModelForCausalLM.from_pretrained(folder).eval(), batch, 1.0)
+    expected, _ = naive(AutoModelForCausalLM.from_pretrained(folder).eval(), batch, 1.0)
     policy = LanguageModel.load(ModelConfig(path=str(folder)), CPU)
     with torch.no_grad():
         torch.testing.assert_close(policy.token_log_probs(batch, 1.0).log_probs, expected, atol=1e-4, rtol=1e-4)
