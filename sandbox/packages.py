@@ -12,7 +12,6 @@ covered: importing packages, which only a worker does.
 import contextlib
 import dataclasses
 import fcntl
-import functools
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -31,8 +30,6 @@ from sandbox.isolation import SandboxUnavailable
 
 VARIABLE = "ARES_SANDBOX_PACKAGES"
 LOCK = "packages.lock"
-WITH_VALUES = ("numpy", "pandas")
-"""Packages whose values cross between checker and candidate, so that tests with them can be trusted."""
 _ASKED = "# asked for: "
 _UNFINISHED = "building-"
 # Distributions with another name than their module, of those that programs import most.
@@ -91,7 +88,7 @@ class Packages:
     """What a pool's workers are given."""
 
     names: tuple[str, ...] = ()
-    """Modules imported once, before any program: those asked for, and those of WITH_VALUES that they require."""
+    """Modules imported once, before any program: those asked for, and numpy, whose values cross, if they require it."""
     hidden: tuple[str, ...] = ()
     """Other modules that programs can import."""
     paths: tuple[str, ...] = ()
@@ -134,7 +131,7 @@ def find(names: Iterable[str]) -> Packages:
     module_of = {module: each for each in known.values() for module in each.modules}
     missing = [name for name in names if name not in module_of]
     if missing:
-        wanted = " ".join(distribution_of(name) for name in missing)
+        wanted = " ".join(_DISTRIBUTIONS.get(name, name) for name in missing)
         raise PackageMissing(
             f"the sandbox's packages ({folder()}) have no {', '.join(missing)}. Add: ares sandbox packages add {wanted}"
         )
@@ -145,20 +142,15 @@ def find(names: Iterable[str]) -> Packages:
             needed.append(each)
             waiting += [known[name] for name in sorted(each.required) if name in known]
     modules = [module for each in needed for module in each.modules]
-    warm = [*names, *(name for name in WITH_VALUES if name in modules and name not in names)]
+    warm = names + tuple({"numpy"} & set(modules) - set(names))
     lines = "\n".join(sorted(each.pin for each in needed))
     return Packages(
-        names=tuple(warm),
+        names=warm,
         hidden=tuple(sorted(set(modules) - set(warm))),
         paths=tuple(str(each.folder.resolve()) for each in needed),
         versions=tuple(sorted(f"{each.name}=={each.version}" for each in needed)),
         digest=hashlib.sha256(lines.encode()).hexdigest()[:16],
     )
-
-
-def distribution_of(module: str) -> str:
-    """The distribution that provides a module."""
-    return _DISTRIBUTIONS.get(module, module)
 
 
 @contextlib.contextmanager
@@ -177,7 +169,7 @@ def add(requirements: Sequence[str]) -> list[Distribution]:
 
     Returns what the environment then holds. Raises BuildError.
     """
-    new = {_normal(text): text for text in map(distribution_of, requirements)}
+    new = {_normal(text): text for text in (_DISTRIBUTIONS.get(each, each) for each in requirements)}
     wrong = [text for text in new.values() if not _NAME.match(text)]
     if wrong:
         raise BuildError(f"not names of packages: {', '.join(map(repr, wrong))}")
@@ -200,7 +192,7 @@ def add_locked(lock: Path) -> list[Distribution]:
 def remove(names: Sequence[str]) -> list[Distribution]:
     """Remove packages and what only they required. Raises BuildError if they are not there or still required."""
     asked, before = _read_lock()
-    gone = {_normal(distribution_of(name)) for name in names}
+    gone = {_normal(_DISTRIBUTIONS.get(name, name)) for name in names}
     absent = gone - {_normal(text) for text in asked}
     if absent:
         held = ", ".join(sorted(map(_normal, asked))) or "nothing"
@@ -274,10 +266,7 @@ def _install(pin: Distribution, place: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=place) as scratch:
         Path(scratch, LOCK).write_text(f"{pin.pin}\n")
         target = Path(scratch, "lib")
-        _run(
-            *_installer(), "install", "--no-deps", "--require-hashes", "--target", str(target), *_wheels_only(),
-            "-r", str(Path(scratch, LOCK)),
-        )  # fmt: skip
+        _pip("--no-deps", "--require-hashes", "--target", str(target), "-r", str(Path(scratch, LOCK)))
         if not any(True for _ in importlib.metadata.distributions(path=[str(target)])):
             raise BuildError(f"{pin.name} {pin.version} was not installed")
         for path in (target, *target.rglob("*")):
@@ -285,48 +274,27 @@ def _install(pin: Distribution, place: Path) -> None:
         target.replace(pin.folder)
 
 
-# pip, or uv where there is no pip
+# pip
 
 
-@functools.cache
-def _installer() -> tuple[str, ...]:
-    if importlib.util.find_spec("pip") is not None:
-        return (sys.executable, "-m", "pip")
-    if (uv := shutil.which("uv")) is not None:
-        return (uv, "pip")
-    raise BuildError("installing packages takes pip or uv, and neither is here: python -m ensurepip, or pip install uv")
-
-
-def _is_uv() -> bool:
-    return len(_installer()) == 2
-
-
-def _wheels_only() -> list[str]:
-    # uv would otherwise look for an active environment.
-    return ["--only-binary", ":all:", *(["--python", sys.executable] if _is_uv() else [])]
-
-
-def _run(*command: str) -> str:
+def _pip(*arguments: str) -> None:
+    """Run `pip install` for wheels only. Raises BuildError."""
+    if importlib.util.find_spec("pip") is None:
+        raise BuildError("installing packages takes pip, which is not here: python -m ensurepip, or uv pip install pip")
+    command = [sys.executable, "-m", "pip", "install", "--only-binary", ":all:", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
         raise BuildError("\n".join(["the packages cannot be installed:", *lines[-6:]]))
-    return done.stdout
 
 
 def _resolve(requirements: list[str], fixed: list[str]) -> list[Distribution]:
     """Everything that the requirements need, pinned with hashes; what is fixed keeps its version if it is needed."""
     with tempfile.TemporaryDirectory(prefix="ares-packages-") as scratch:
-        constraints = Path(scratch, "constraints.txt")
+        constraints, report = Path(scratch, "constraints.txt"), Path(scratch, "report.json")
         constraints.write_text("".join(f"{line}\n" for line in fixed))
-        if _is_uv():
-            wanted = Path(scratch, "requirements.in")
-            wanted.write_text("".join(f"{line}\n" for line in requirements))
-            command = [*_installer(), "compile", "--quiet", "--generate-hashes", "--no-annotate", "--no-header"]
-            return _parse(_run(*command, *_wheels_only(), "-c", str(constraints), str(wanted)))[1]
-        report = Path(scratch, "report.json")
-        command = [*_installer(), "install", "--dry-run", "--ignore-installed", "--quiet", "--report", str(report)]
-        _run(*command, *_wheels_only(), "-c", str(constraints), *requirements)
+        options = ["--dry-run", "--ignore-installed", "--quiet", "--report", str(report), "-c", str(constraints)]
+        _pip(*options, *requirements)
         lines = [_pinned(item) for item in json.loads(report.read_text())["install"]]
         return _parse("\n".join(lines))[1]
 

@@ -5,6 +5,7 @@ one file. An outage is retried on a fresh machine; if it lasts, there is no scor
 """
 
 import base64
+import contextlib
 import dataclasses
 import io
 import json
@@ -97,14 +98,14 @@ class RemoteWorker:
             output = self._machine.execute(f"cd {_FOLDER} && python3 -m sandbox.remote_job {nonce}.json", seconds)
         except Outage as error:
             raise WorkerLost(str(error)) from error
-        outcomes, report = _parse(output, nonce)
-        if report is None or sorted(outcomes) != list(range(count)):
+        answer = _answer(output, nonce)
+        if answer is None or len(answer["tests"]) != count:
             raise WorkerLost("the machine's answer is incomplete")
-        known.update(outcomes)
-        usage.set_sum(usage, **report)
+        known.update(enumerate(TestOutcome(**test) for test in answer["tests"]))
+        usage.set_sum(usage, **answer["usage"])
 
     def kill(self) -> None:
-        """Give the machine back; one that cannot be reached ends by its own time limit. Idempotent."""
+        """Give the machine back. Idempotent."""
         if self._is_ended:
             return
         self._is_ended = True
@@ -114,23 +115,14 @@ class RemoteWorker:
             logger.warning("sandbox: a rented machine could not be shut down: %s", error)
 
 
-def _parse(output: str, nonce: str) -> tuple[dict[int, TestOutcome], dict[str, Any] | None]:
-    """Outcomes and report among the lines that carry the nonce; all other lines are noise."""
-    outcomes: dict[int, TestOutcome] = {}
-    report = None
+def _answer(output: str, nonce: str) -> dict[str, Any] | None:
+    """The line that carries the nonce; all others are noise."""
     for line in output.splitlines():
-        try:
+        with contextlib.suppress(ValueError):
             message = json.loads(line)
-        except ValueError:
-            continue
-        if not isinstance(message, dict) or message.pop("nonce", None) != nonce:
-            continue
-        if "report" in message:
-            report = message["report"]
-        else:
-            index = message.pop("test")
-            outcomes[index] = TestOutcome(**message)
-    return outcomes, report
+            if isinstance(message, dict) and message.get("nonce") == nonce:
+                return message
+    return None
 
 
 class RemotePool(SandboxPool):
@@ -146,15 +138,15 @@ class RemotePool(SandboxPool):
         super().__init__(num_workers, "none")
 
     def _start_worker(self) -> RemoteWorker:
+        said = ""
         for attempt in range(self._ATTEMPTS):
+            time.sleep(self._RETRY_SECONDS * attempt)
             try:
                 return RemoteWorker(self._start)
             except WorkerLost as error:
-                logger.warning("sandbox: %s: %s", self._provider, error)
-                if attempt + 1 == self._ATTEMPTS:
-                    raise WorkerLost(f"{self._provider}: {error}") from error
-            time.sleep(self._RETRY_SECONDS * 2**attempt)
-        raise AssertionError("unreachable")
+                said = f"{self._provider}: {error}"
+                logger.warning("sandbox: %s", said)
+        raise WorkerLost(said)
 
     def _isolation_of(self, report: dict[str, Any]) -> str:
         return f"{self._provider}:{'+'.join(report['applied'])}"

@@ -3,8 +3,8 @@
     python -m sandbox.remote_job JOB_FILE      # judge the job in the file
     python -m sandbox.remote_job               # print the layers of isolation
 
-Every line of the answer is JSON with the job's nonce. The file that holds the nonce is deleted before the program
-starts, and the program's own output never reaches this process's stdout.
+The answer is one line of JSON with the job's nonce. The file that holds the nonce is deleted before the program starts,
+and the program's own output never reaches this process's stdout.
 """
 
 import dataclasses
@@ -17,28 +17,19 @@ from sandbox.pool import SandboxPool
 from sandbox.program import Program
 
 
-def main() -> None:
-    """Entry point on the rented machine."""
-    if len(sys.argv) == 1:
-        with SandboxPool(min_isolation="none") as pool:
-            sys.stdout.write(json.dumps({"applied": pool.isolation.partition(":")[2]}) + "\n")
-        return
-    path = Path(sys.argv[1])
-    job = json.loads(path.read_text())
-    path.unlink()
-    # The machine is the isolation; whatever layers it offers inside come on top.
+def main(job_file: str | None = None) -> dict[str, object]:
+    """The answer. The machine is the isolation; whatever layers it offers inside come on top."""
+    job = json.loads(Path(job_file).read_text()) if job_file else None
+    if job_file:
+        Path(job_file).unlink()
     with SandboxPool(min_isolation="none") as pool:
+        if job is None:
+            return {"applied": pool.isolation.partition(":")[2]}
         (verdict,) = pool.run([Program(**job["program"])])
-    for index, outcome in enumerate(verdict.tests):
-        _say({"nonce": job["nonce"], "test": index, **dataclasses.asdict(outcome)})
-    report = {"cpu": verdict.exec_time, "peak_rss": verdict.peak_rss}
-    _say({"nonce": job["nonce"], "report": {**report, "stdout": verdict.stdout, "stderr": verdict.stderr}})
-
-
-def _say(message: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(message) + "\n")
+    usage = {"cpu": verdict.exec_time, "peak_rss": verdict.peak_rss, "stdout": verdict.stdout, "stderr": verdict.stderr}
+    return {"nonce": job["nonce"], "tests": [dataclasses.asdict(test) for test in verdict.tests], "usage": usage}
 
 
 if __name__ == "__main__":
     os.umask(0o077)
-    main()
+    sys.stdout.write(json.dumps(main(*sys.argv[1:])) + "\n")

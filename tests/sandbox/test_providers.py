@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sandbox import Program, SandboxPool, SandboxUnavailable
-from sandbox.providers import RemotePool, _parse, open_sandbox
+from sandbox.providers import RemotePool, _answer, open_sandbox
 from sandbox.remote_machines import Outage
 from tests.sandbox.stand_ins import E2BHandler, MorphHandler, Provider, serve
 
@@ -116,13 +116,10 @@ def test_a_lasting_outage_is_no_score(provider: Provider) -> None:
 
 
 def test_lines_without_the_nonce_are_noise() -> None:
-    outcome = {"verdict": "accepted", "cpu": 0.0, "wall": 0.0, "detail": ""}
-    good = [{"nonce": "n", "test": 0, **outcome}, {"nonce": "n", "report": {"cpu": 1}}]
-    forged = [{"nonce": "m", "test": 1, **outcome}, {"test": 1, **outcome}, {"nonce": None, "report": {}}, ["nonce"], 3]
-    lines = [*(json.dumps(message) for message in (*forged, *good)), "garbage", "{"]
-    outcomes, report = _parse("\n".join(lines), "n")
-    assert list(outcomes) == [0]
-    assert report == {"cpu": 1}
+    good = {"nonce": "n", "tests": [], "usage": {}}
+    noise = [good | {"nonce": "m"}, good | {"nonce": None}, {"tests": []}, ["nonce"], 3]
+    assert _answer("\n".join([*map(json.dumps, noise), "garbage", "{", json.dumps(good)]), "n") == good
+    assert _answer("\n".join(map(json.dumps, noise)), "n") is None
 
 
 def test_an_unknown_provider_is_named() -> None:
