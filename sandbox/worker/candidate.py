@@ -31,7 +31,6 @@ def solve(first, second):
         found.popitem()
     return (first, [second, tuple(found)], found)
 """
-_REHEARSAL_BYTES, _REHEARSAL_SECONDS = 256 << 20, 60
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2, "/dev/fd/0": 0, "/proc/self/fd/0": 0}
 _open_file = open
 _set_stack_size = threading.stack_size
@@ -119,16 +118,14 @@ def _load(source: str, module: types.ModuleType) -> tuple[str, BaseException] | 
     return None
 
 
-def rehearse(confinement: Confinement | None = None, keep: Sequence[int] = ()) -> None:
+def rehearse() -> None:
     """Serve a program of our own from its arrival to its last answer, as a candidate does.
 
     In the zygote, before the first fork: the interpreter specializes code, fills caches and allocates memory as it
-    runs, which candidates then need not repeat. With a confinement, in a fork, which then exits: the whole life of a
-    candidate, except that it keeps the descriptors in `keep`, as 4, 5, …
+    runs, which candidates then need not repeat.
     """
     ours, theirs = socket.socketpair()
-    limits = {"memory_bytes": _REHEARSAL_BYTES, "cpu_seconds": _REHEARSAL_SECONDS}
-    wire.send(ours, {"source": _REHEARSAL, "stdin": None, "is_checker": False, **limits})
+    wire.send(ours, {"source": _REHEARSAL})
     arguments: list[Any] = [["l", [3, 1, 2]], 7, "text", ["t", [1.5, None, True]], ["d", ["a", "b"], [1, 2]]]
     for number in range(20):
         values = [arguments[number % len(arguments)], ["l", [["l", [1, 2]], ["t", ["x", number]]]]]
@@ -137,16 +134,12 @@ def rehearse(confinement: Confinement | None = None, keep: Sequence[int] = ()) -
     ours.shutdown(socket.SHUT_WR)
     limit = sys.getrecursionlimit()
     with contextlib.suppress(wire.ConnectionClosed):
-        if confinement is not None:  # standard input is the other end: something must take the answers
-            _live(confinement, [ours.fileno(), theirs.fileno(), theirs.fileno(), theirs.fileno(), *keep])
-        else:
-            requests = wire.Frames(theirs)
-            _serve_functions(theirs, requests, requests.message()["source"])
+        requests = wire.Frames(theirs)
+        _serve_functions(theirs, requests, requests.message()["source"])
     sys.setrecursionlimit(limit)
-    if confinement is None:
-        del sys.modules[server.MODULE_NAME]
-        ours.close()
-        theirs.close()
+    del sys.modules[server.MODULE_NAME]
+    ours.close()
+    theirs.close()
 
 
 def _serve_functions(connection: socket.socket, requests: wire.Frames, source: str) -> None:

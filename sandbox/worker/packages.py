@@ -77,6 +77,14 @@ def seed(number: int) -> None:
         sys.modules["numpy"].random.seed(number % (1 << 32))
 
 
+def open_proc() -> int | None:
+    """A descriptor of /proc, for when it is no longer visible; None if there is none."""
+    try:
+        return os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
 def memory(proc: int | None) -> tuple[int, int]:
     """(bytes that this process has mapped, bytes that a fork has resident at once: those of no file).
 

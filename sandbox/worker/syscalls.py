@@ -41,8 +41,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "listxattr": (194, 11), "llistxattr": (195, 12), "flistxattr": (196, 13),
     # Used by the worker itself before it confines a process; never allowed afterwards.
     "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445), "landlock_restrict_self": (446, 446),
-    "seccomp": (317, 277), "mount_setattr": (442, 442), "io_uring_setup": (425, 425), "io_uring_register": (427, 427),
-    "pivot_root": (155, 41),
+    "seccomp": (317, 277), "mount_setattr": (442, 442), "pivot_root": (155, 41),
 }  # fmt: skip
 
 _CONDITIONAL = (
@@ -51,8 +50,7 @@ _CONDITIONAL = (
     "flistxattr",
 )  # fmt: skip
 _WORKER_ONLY = (
-    "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self", "seccomp", "mount_setattr",
-    "pivot_root", "io_uring_setup", "io_uring_register",
+    "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self", "seccomp", "mount_setattr", "pivot_root",
 )  # fmt: skip
 ALLOWED = tuple(name for name in NUMBERS if name not in _CONDITIONAL and name not in _WORKER_ONLY)
 

@@ -7,7 +7,6 @@ only for its end: when the pool is gone, so is everything here.
 import _sitebuiltins
 import _socket
 import builtins
-import contextlib
 import gc
 import mmap
 import os
@@ -19,7 +18,7 @@ import sys
 import threading
 import time
 
-from . import arrays, candidate, checker, confinement, file_backed, hot_pages, in_process, packages, wire
+from . import arrays, candidate, checker, confinement, in_process, packages, wire
 from .session import ALIVE, USAGE
 
 # What programs import most, imported before the first fork, so that none of them pays for it. No more than that: every
@@ -43,7 +42,7 @@ def main(connection: socket.socket) -> None:
     for name in _WARM:
         __import__(name)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    proc = hot_pages.open_proc()
+    proc = packages.open_proc()
     mapped, before = packages.memory(proc)
     layers = confinement.Confinement(settings["packages"]["paths"])
     layers.enter(set(settings["layers"]))
@@ -53,6 +52,8 @@ def main(connection: socket.socket) -> None:
         arrays.install()
         mapped, anonymous = packages.memory(proc)
         of_packages = anonymous - before
+    if proc is not None:
+        os.close(proc)
     confinement.note_mapped_memory(mapped)
     # For all forks: once here is cheaper than once in each.
     for stream in (sys.stdout, sys.stderr):
@@ -72,11 +73,7 @@ def main(connection: socket.socket) -> None:
     candidate.rehearse()
     gc.collect()
     gc.freeze()  # otherwise the collector of every fork touches, and so copies, all of these pages
-    if of_packages and proc is not None and file_backed.move(candidate.rehearse, proc):
-        candidate.rehearse()  # every fork finds in place what this touches
-        zygote.of_packages = max(packages.memory(proc)[1] - before, 0)
-    zygote.hold_hot_pages(proc)
-    layers.limit_own_resources()  # only now, since held pages count as locked memory
+    layers.limit_own_resources()
     report = {
         "applied": layers.applied,
         "missing": layers.missing,
@@ -100,18 +97,8 @@ class Zygote:
             pass
         self._null = null
         self._progress = mmap.mmap(-1, mmap.PAGESIZE)  # shared: the test that a checker is at, in case it dies there
-        self._held = -1  # a descriptor: while it is open, forks copy hot pages at once
         self._candidate = 0
         self._spare: tuple[int, list[int]] | None = None  # forked ahead, while the pool is busy with the last verdict
-
-    def hold_hot_pages(self, proc: int | None) -> None:
-        """Have forks copy at once what candidates write anyway; an optimization that a machine may refuse."""
-        if proc is None:
-            return
-        written = hot_pages.written_by(lambda keep: candidate.rehearse(self._layers, keep), proc)
-        os.close(proc)
-        with contextlib.suppress(OSError):
-            self._held = hot_pages.hold(written)  # else they are copied when written
 
     def serve(self) -> None:
         """Fork a checker whenever a job waits and none is there to read it; returns when the pool is gone."""
