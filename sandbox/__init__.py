@@ -9,8 +9,8 @@ and what is not. Read in this order:
 program           what goes in and what comes out
 pool              threads that drive workers; worker_process: one of them, from outside; cgroup, isolation: its limits
 packages          the environment of packages that programs and tests may use besides the standard library
-rule              where a test runs, by its text alone; lanes: all that a worker is told of a test; parsing
-worker/zygote     in the worker: forks a checker and candidates (hot_pages makes that cheaper)
+rule              where a test runs, by its text alone; lanes: all that a worker is told of a test
+worker/zygote     in the worker: forks a checker and candidates
 worker/checker    judges; session: its side of the conversation with a candidate, in frames (wire) of values (arrays)
 worker/remote     the program's objects, as tests see them
 worker/outputs    compares what scripts write
@@ -21,9 +21,8 @@ providers         the same on rented machines: remote_machines, remote_job
 
 from sandbox.isolation import IsolationReport, SandboxUnavailable
 from sandbox.packages import BuildError, PackageMissing
-from sandbox.parsing import parse
 from sandbox.pool import PoolClosed, SandboxPool
-from sandbox.program import ERROR_TYPES, UNTRUSTED, Program, TestOutcome, Verdict, weighed
+from sandbox.program import ERROR_TYPES, UNTRUSTED, Program, TestOutcome, Verdict, parse, weighed
 
 __all__ = [
     "ERROR_TYPES",

@@ -18,8 +18,8 @@ import symtable
 import zlib
 from typing import Any
 
-from sandbox.parsing import below, parse
-from sandbox.rule import MODULES, InProcessOnly, Rule
+from sandbox.program import parse
+from sandbox.rule import MODULES, PACKAGES, InProcessOnly, Rule
 
 _NEVER_THEIRS = frozenset(
     str.split(
@@ -27,6 +27,8 @@ _NEVER_THEIRS = frozenset(
         "setattr super type vars __import__"
     )
 )
+_NAMELESS = (ast.Constant, ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
+"""Nodes that never hold a name: most of a long literal's."""
 _CLASS_NAME = re.compile(r"_?[A-Z][A-Za-z0-9]*$")
 
 
@@ -97,6 +99,7 @@ def problem(
         "setup": read_setup.text if read_setup else "",
         "setup_code": read_setup.code if read_setup else b"",
         "imports": _slow_imports([setup, *tests], packages),
+        "leaves_traces": _may_leave_traces([read_setup, *texts], plans),
         "seed": zlib.crc32(repr(list(tests)).encode("utf-8", "replace")),
     }
     return plans, job
@@ -131,6 +134,17 @@ def _plan(test: _Text, setup: _Text, shadowing: str | None, packages: tuple[str,
         protected=tuple(sorted(protected)),
         code=test.code,
     )
+
+
+def _may_leave_traces(texts: list[_Text | Plan | None], plans: list[Plan]) -> bool:
+    """Whether tests name a module with a state that they could change for the tests of the next program."""
+    modules = {name for plan in plans for name in plan.modules}
+    for node in (node for text in texts if isinstance(text, _Text) for node in text.nodes):
+        if isinstance(node, ast.Import):
+            modules.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            modules.add(str(node.module))
+    return not modules <= PACKAGES | {"math", "typing"}
 
 
 def _slow_imports(texts: list[str], packages: tuple[str, ...]) -> list[str]:
@@ -188,9 +202,7 @@ def _read(text: str, tree: ast.Module, filename: str) -> _Text:
     for statement in tree.body:
         if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*":
             bound.update(_public_names(str(statement.module)))
-    nodes: list[ast.AST] = [tree]
-    for node in nodes:
-        nodes += below(node)
+    nodes = [node for node in ast.walk(tree) if not isinstance(node, _NAMELESS)]
     called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     code = compiled(text, filename)
     return _Text(text, tree, nodes, code, frozenset(free - bound), frozenset(bound), frozenset(called))

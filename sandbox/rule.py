@@ -14,13 +14,9 @@ both have: modules, streams, built-ins.
 
 import ast
 import builtins
-import collections
-import datetime
-import decimal
-import fractions
 import sys
 
-from sandbox.parsing import below
+from sandbox.worker import values
 
 MODULES = frozenset(
     str.split(
@@ -29,41 +25,23 @@ MODULES = frozenset(
     )
 )
 """What a test may import and still run apart; one that no text binds is still taken for that module, unless called."""
-PACKAGES = frozenset(
-    ["numpy", "numpy.fft", "numpy.linalg", "numpy.random", "numpy.testing", "pandas", "pandas.testing"]
-)
+PACKAGES = frozenset(["numpy", "numpy.fft", "numpy.linalg", "numpy.random", "numpy.testing"])
 """The same of packages, if the sandbox has them; values of others do not cross."""
 # Attributes of modules that have a state, read files or make classes, and those whose values do not cross.
 _OUT_OF_REACH = frozenset(
     str.split(
         "seed setstate set_state get_state getcontext setcontext localcontext namedtuple NamedTuple lru_cache cache "
-        "main mock seterr geterr seterrcall setbufsize errstate set_printoptions printoptions set_option reset_option "
-        "option_context options memmap load loadtxt genfromtxt fromfile fromregex save savez savez_compressed savetxt "
-        "lib core ctypeslib rec recarray void matrix asmatrix mat bmat ma Interval IntervalIndex interval_range cut "
-        "qcut Period PeriodIndex period_range read_clipboard read_csv read_excel read_json read_parquet read_pickle "
-        "read_sql read_table HDFStore ExcelFile ExcelWriter plotting io get_type_hints assertLogs "
-        "assertNoLogs assertWarns"
+        "main mock seterr geterr seterrcall setbufsize errstate set_printoptions printoptions memmap load loadtxt "
+        "genfromtxt fromfile fromregex save savez savez_compressed savetxt lib core ctypeslib rec recarray void matrix "
+        "asmatrix mat bmat ma io get_type_hints assertLogs assertNoLogs assertWarns"
     )
 )
 _OF_SYS = frozenset(("maxsize", "float_info", "getsizeof", "byteorder", "maxunicode"))
 _ITERATORS = frozenset(["enumerate", "filter", "iter", "map", "reversed", "zip"])
-EXCEPTIONS = frozenset(  # that can be rebuilt from their arguments; not groups, which hold exceptions
-    name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
-) - {"BaseExceptionGroup", "ExceptionGroup"}
-FUNCTIONS = _ITERATORS | frozenset(
-    str.split(
-        "abs all any ascii bin bool bytearray bytes chr complex dict divmod float format frozenset hash hex int "
-        "isinstance len list max min next object oct ord pow print range repr round set slice sorted str sum tuple"
-    )
-)
+FUNCTIONS, EXCEPTIONS = frozenset(values.FUNCTIONS), frozenset(values.EXCEPTIONS)
 _OF_EXCEPTIONS = frozenset(("args", "errno", "strerror", "filename"))
-_DATA = (
-    *(bool, bytearray, bytes, complex, dict, float, frozenset, int, list, range, set, slice, str, tuple),
-    *(collections.Counter, collections.OrderedDict, collections.defaultdict, collections.deque),
-    *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction),
-)
-_OF_DATA = frozenset(name for kind in _DATA for name in dir(kind))
-_NAMES_OF_DATA = frozenset(kind.__name__ for kind in _DATA)
+_OF_DATA = frozenset(name for kind in values.KINDS for name in dir(kind))
+_NAMES_OF_DATA = frozenset(kind.__name__ for kind in values.KINDS)
 _SEEN_THROUGH = (
     *(ast.Module, ast.Expr, ast.Assert, ast.Raise, ast.Return, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Delete),
     *(ast.If, ast.While, ast.For, ast.Try, ast.With, ast.Import, ast.ImportFrom, ast.Pass, ast.Break, ast.Continue),
@@ -89,6 +67,7 @@ class Rule:
         self._own: set[str] = set()  # names of what is no data of the test's: functions, classes, their instances
         self._bound: set[str] = set()  # names of parameters and variables
         self._caught: set[str] = set()  # names of exceptions
+        self._imported: set[str] = set()  # names of what other modules hold
         self.asks_for_objects = False
         """Whether it looks at more than plain data have."""
 
@@ -125,6 +104,7 @@ class Rule:
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 name, module = alias.asname or alias.name, f"{node.module}.{alias.name}"
+                self._imported.add(name)
                 if module in PACKAGES:
                     self._modules[name] = module
                 elif node.module not in PACKAGES or alias.name[:1].islower():
@@ -148,14 +128,18 @@ class Rule:
             return name in _ITERATORS or (makes_object and maker)
         return isinstance(node, ast.Lambda | ast.GeneratorExp) or (
             isinstance(node, ast.List | ast.Tuple | ast.Dict | ast.Starred | ast.keyword)
-            and any(map(self._is_own, below(node)))
+            and any(map(self._is_own, ast.iter_child_nodes(node)))
         )
 
     def _module_of(self, node: ast.AST) -> str | None:
         """The module that an expression begins with."""
+        return self._modules.get(self._root_of(node))
+
+    def _root_of(self, node: ast.AST) -> str:
+        """The name that an expression begins with; empty if it is none."""
         while isinstance(node, ast.Attribute):
             node = node.value
-        return self._modules.get(node.id) if isinstance(node, ast.Name) else None
+        return node.id if isinstance(node, ast.Name) else ""
 
     # What is not seen through: each says why
 
@@ -168,6 +152,8 @@ class Rule:
             is_sys = self._module_of(node.value) == "sys" and node.attr not in _OF_SYS
             is_out = is_sys or node.attr in _OUT_OF_REACH or not isinstance(node.ctx, ast.Load)
             return f"it uses {ast.unparse(node)}" if is_out or node.attr.startswith("_") else ""
+        if not isinstance(node.ctx, ast.Load) and self._root_of(node) in self._imported:
+            return "it changes what it imports"
         if self._is_own(node.value) and node.attr in _OUT_OF_REACH:
             return f"it uses .{node.attr}"
         if isinstance(node.value, ast.Name) and node.value.id in self._caught and node.attr not in _OF_EXCEPTIONS:

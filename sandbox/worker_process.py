@@ -9,7 +9,6 @@ import os
 import random
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -101,8 +100,7 @@ class WorkerProcess:
         theirs.close()
         self._connection = ours
         self._frames = wire.Frames(ours)
-        self._patience = 0.0
-        self._set_patience(_START_SECONDS)
+        ours.settimeout(_START_SECONDS)
         self._cgroup: MemoryCgroup | None = None
         self._ending = threading.Lock()
         self._is_ended = False
@@ -171,7 +169,7 @@ class WorkerProcess:
         if program.test_order_seed is not None:
             random.Random(program.test_order_seed).shuffle(order)
         # A frame comes at least after every slow test: loading, the test, and the checker's own share.
-        self._set_patience(3 * program.wall_limit + program.cpu_seconds + _GRACE_SECONDS)
+        self._connection.settimeout(3 * program.wall_limit + program.cpu_seconds + _GRACE_SECONDS)
         job = of_problem | _of_program(program) | {"fresh_per_test": fresh_per_test}
         checker_is_new = False
         while len(known) < count:
@@ -225,23 +223,8 @@ class WorkerProcess:
                 known[index] = dataclasses.replace(outcome, trusted=trusted)
                 return False
 
-    def _set_patience(self, seconds: float) -> None:
-        """Limit how long sending or receiving may take; by the kernel, which is cheaper than Python's timeouts."""
-        if seconds != self._patience:
-            self._patience = seconds
-            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-                self._connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(seconds) + 1, 0))
-
-    def _check_deadline(self) -> None:
-        if time.monotonic() > self._deadline:
-            raise TimeoutError(f"no answer within {self._patience:.1f} s")
-
     def _receive(self) -> dict[str, Any]:
-        self._deadline = time.monotonic() + self._patience
-        try:
-            message = self._frames.message(self._check_deadline)
-        except BlockingIOError:
-            raise TimeoutError(f"no answer within {self._patience:.1f} s") from None
+        message = self._frames.message()
         if not isinstance(message, dict):
             raise wire.MalformedFrame("not an object")
         return message

@@ -30,7 +30,6 @@ from ares.data.code_tests import (
 )
 from ares.data.sources import is_missing
 from sandbox import Program, parse
-from sandbox.packages import WITH_VALUES
 
 IDS = ("task_id", "problem_id", "question_id")
 """Columns that name a problem where data.id_key's does not."""
@@ -141,7 +140,7 @@ def packages_of(packages: Iterable[str], rows: Iterable[Mapping[Any, Any]]) -> t
         asked.update(own.get("packages", ()))
         for text in (own.get("setup", ""), own.get("checker", ""), *own.get("test_cases", ())):
             words = re.findall(r"\w+", " ".join(_IMPORT.findall(text)))
-            asked.update(name for name in WITH_VALUES if name in words)
+            asked.update(name for name in ("numpy", "pandas") if name in words)
     return tuple(sorted(asked))
 
 

@@ -24,6 +24,7 @@ _UNARY = str.split(
 )
 _BINARY = ["add", "and", "floordiv", "lshift", "matmul", "mod", "mul", "or", "pow", "rshift", "sub", "truediv", "xor"]
 _COMPARING = ["eq", "ge", "gt", "le", "lt", "ne"]
+OPERATIONS = (*_UNARY, *_BINARY, *_COMPARING, *str.split("call contains delattr getattr iter len setattr"))
 _ITEMS = {"__getitem__": ("__getitem__", "__missing__"), "__iter__": ("__iter__",), "__len__": ("__len__",)}
 _TEXTS = {"__str__": ("__str__", "__repr__"), "__repr__": ("__repr__",), "__format__": ("__format__", "__str__")}
 

@@ -16,23 +16,14 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import in_process, values, wire
+from . import in_process, remote, values, wire
 
 MODULE_NAME = "solution"
 _MESSAGE_CHARS = 64 << 10
 _KEPT_BYTES = 64 << 10  # of what it wrote to a stream
-_BUILTIN = str.split("bool bytes complex delattr float format getattr hash int iter len repr round setattr str")
-_OPERATORS = str.split(
-    "abs add and contains delitem eq floordiv ge getitem gt index invert le lshift lt matmul mod mul ne neg or pos "
-    "pow rshift setitem sub truediv xor"
-)
-OPERATIONS: dict[str, Callable[..., Any]] = {
-    "call": lambda function, *args, **kwargs: function(*args, **kwargs),
-    **{name: getattr(builtins, name) for name in _BUILTIN},
-    **{name: getattr(math, name) for name in ("ceil", "floor", "trunc")},
-    **{name: getattr(operator, f"__{name}__") for name in _OPERATORS},
-}
-"""What a test may do with the program's objects: worker/remote.py."""
+_FUNCTIONS = vars(math) | vars(builtins) | vars(operator)
+OPERATIONS = {name: _FUNCTIONS.get(f"__{name}__") or _FUNCTIONS[name] for name in remote.OPERATIONS}
+"""What a test may do with the program's objects."""
 _END = object()  # of an iterator
 
 

@@ -5,7 +5,6 @@ machine must not fail an honest program. A request is answered or the session fa
 candidate sends, this failure is the worst that it can cause: every byte is handled within `_Foreign`.
 """
 
-import builtins
 import contextlib
 import functools
 import os
@@ -27,11 +26,6 @@ ALIVE = -1  # in place of a wait status
 USAGE = struct.Struct("=idq")  # wait status, CPU seconds, peak resident bytes
 _FDS = struct.Struct("3i")
 _FDS_SPACE = socket.CMSG_SPACE(_FDS.size)
-_EXCEPTIONS = {  # not groups, which are made of exceptions
-    name: kind
-    for name, kind in vars(builtins).items()
-    if isinstance(kind, type) and issubclass(kind, BaseException) and not issubclass(kind, BaseExceptionGroup)
-}
 
 
 class CandidateFailed(BaseException):
@@ -285,10 +279,10 @@ class Session:
         if not all(isinstance(word, str) for word in (name, text, *bases)):
             raise TypeError("not the names of classes")
         args = [reader.decode(argument) for argument in reply.get("args", [text])]
-        if name in _EXCEPTIONS:
+        if name in values.EXCEPTIONS:
             with contextlib.suppress(TypeError):  # some only take arguments of certain types
-                return _EXCEPTIONS[name](*args)
-        base = next(_EXCEPTIONS[base] for base in (name, *bases) if base in _EXCEPTIONS)
+                return values.EXCEPTIONS[name](*args)
+        base = next(values.EXCEPTIONS[base] for base in (name, *bases) if base in values.EXCEPTIONS)
         body = {"__str__": lambda self: text, "__init__": lambda self, *args: None}
         error: BaseException = type(name[:60], (base,), body)(*args)
         return error

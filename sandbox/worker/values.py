@@ -35,30 +35,22 @@ _BIG = 1 << 63
 _AS_IS = {str, bool, float, type(None)}
 _JSON_CONTAINERS = frozenset((list, dict))
 _ALWAYS_SMALL = 1 << 20
+FUNCTIONS = str.split(
+    "abs all any ascii bin bool bytearray bytes chr complex dict divmod enumerate filter float format frozenset hash "
+    "hex int isinstance iter len list map max min next object oct ord pow print range repr reversed round set slice "
+    "sorted str sum tuple zip"
+)
+EXCEPTIONS = {  # that can be rebuilt from their arguments; not groups, which hold exceptions
+    name: kind
+    for name, kind in vars(builtins).items()
+    if isinstance(kind, type) and issubclass(kind, BaseException) and not issubclass(kind, BaseExceptionGroup)
+}
 # These of the standard library cross by name, and each side uses its own.
 _BY_NAME: dict[str, Any] = {
-    name: getattr(builtins, name)
-    for name in (
-        *("abs", "all", "any", "ascii", "bin", "bool", "bytearray", "bytes", "chr", "complex", "dict", "divmod"),
-        *(
-            "enumerate",
-            "filter",
-            "float",
-            "format",
-            "frozenset",
-            "hash",
-            "hex",
-            "int",
-            "isinstance",
-            "iter",
-            "len",
-            "list",
-        ),
-        *("map", "max", "min", "next", "object", "oct", "ord", "pow", "print", "range", "repr", "reversed", "round"),
-        *("set", "slice", "sorted", "str", "sum", "tuple", "type", "zip", "Ellipsis", "NotImplemented"),
-        *(name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, Exception)),
-    )
-} | {f"math.{name}": value for name, value in vars(math).items() if not name.startswith("_")}
+    **{name: getattr(builtins, name) for name in (*FUNCTIONS, "type", "Ellipsis", "NotImplemented")},
+    **EXCEPTIONS,
+    **{f"math.{name}": value for name, value in vars(math).items() if not name.startswith("_")},
+}
 _NAME_OF = {id(value): name for name, value in _BY_NAME.items()}
 
 _KEYS, _VALUES, _ITEMS = (type(view) for view in (dict[str, int]().keys(), {"": 0}.values(), {"": 0}.items()))
@@ -178,7 +170,9 @@ def require_small(body: bytes | bytearray, memory_bytes: int) -> None:
 
 CARRIED = frozenset((int, str, float, tuple, list, dict, set, frozenset))
 """Data types of which a subclass crosses with its data, and with what it adds to them."""
-_BASES: dict[type, type | None] = {kind: kind for kind in (*_SCALARS, *_SIMPLE, *_CONTAINERS)}
+KINDS: tuple[type, ...] = (*_SCALARS, *_SIMPLE, *_CONTAINERS)
+"""All data types; what derives from several of them crosses as the first."""
+_BASES: dict[type, type | None] = {kind: kind for kind in KINDS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,11 +200,6 @@ def add_kind(kind: type, codec: Codec | None) -> None:
         _READERS[codec.tag] = codec.read
 
 
-def add_reader(tag: str, read: Callable[["Reader", list[Any], int], Any]) -> None:
-    """Teach readers a tag of what is only part of other values."""
-    _READERS[tag] = read
-
-
 def add_name(name: str, value: Any) -> None:
     """Have a value cross by name."""
     _BY_NAME[name] = value
@@ -220,8 +209,7 @@ def add_name(name: str, value: Any) -> None:
 def _base(kind: type) -> type | None:
     """The data type that a class is or derives from."""
     if kind not in _BASES:
-        known = (*_ADDED, *_SCALARS, *_SIMPLE, *_CONTAINERS)
-        _BASES[kind] = next((base for base in known if issubclass(kind, base)), None)
+        _BASES[kind] = next((base for base in (*_ADDED, *KINDS) if issubclass(kind, base)), None)
     return _BASES[kind]
 
 
@@ -241,16 +229,9 @@ class Shared:
         return self._numbers.get(id(value))
 
     def add(self, value: Any) -> None:
-        self.put(self.reserve(), value)
-
-    def reserve(self) -> int:
-        """A number for a value that holds others, and is made of them: for put()."""
+        self.values[self._next] = value
+        self._numbers[id(value)] = self._next
         self._next += 1
-        return self._next - 1
-
-    def put(self, number: int, value: Any) -> None:
-        self.values[number] = value
-        self._numbers[id(value)] = number
 
     @property
     def mark(self) -> int:

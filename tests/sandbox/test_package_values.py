@@ -1,4 +1,4 @@
-"""numpy and pandas in programs and tests: values cross as plain data, and the checker compares its own copies."""
+"""numpy in programs and tests: values cross as plain data, and the checker compares its own copies."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,8 @@ from sandbox import Program, SandboxPool, Verdict, packages
 from tests.sandbox import evalplus
 from tests.sandbox.package_environment import copy_installed
 
-IMPORTS = "import numpy as np\nimport pandas as pd\n"
+IMPORTS = "import numpy as np\n"
+PANDAS = "import numpy as np\nimport pandas as pd\n"
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def judge(pool: SandboxPool, source: str, tests: list[str], head: str = IMPORTS)
 
 
 HONEST = (
-    IMPORTS
+    PANDAS
     + """
 def same(x): return x
 def double(x): return np.asarray(x) * 2
@@ -58,18 +59,6 @@ ACCEPTED = [
     "a = same(np.arange(3))\na += np.array([1, 1, 1])\nq, r = divmod(a, 2)\n"
     "assert a[a > 1].tolist() == [2, 3] == (q * 2 + r)[1:].tolist()",
     "a = np.array([1, 2])\nresize(a)\nassert a.tolist() == [1, 2, 0]",
-    "f = pd.DataFrame(same(np.array([[1, 2], [3, 4]])), columns=list('ab'))\n"
-    "assert (same(f) == f).all().all() and f[f['a'] > 1]['b'].tolist() == [4]",
-    "f = pd.DataFrame({'k': [1, 1, 2], 'v': [1, 2, 3]})\n"
-    "pd.testing.assert_frame_equal(totals(f), pd.DataFrame({'v': [3, 3]}, index=pd.Index([1, 2], name='k')))",
-    "f = pd.DataFrame({'v': [1, 2, 3]})\nadd_column(f)\nassert f['z'].tolist() == [2, 4, 6] and f.shape == (3, 2)",
-    "i = pd.date_range('2020-01-01', periods=3, tz='Europe/Berlin')\n"
-    "f = pd.DataFrame({'a': ['x', None, 'z'], 'b': i, 'c': pd.Categorical(['u', 'v', 'u'])}, index=i)\n"
-    "pd.testing.assert_frame_equal(same(f), f)\npd.testing.assert_index_equal(same(i), i)",
-    "s = pd.Series([1, None, 3], dtype='Int64', name='n')\npd.testing.assert_series_equal(same(s), s)",
-    "t = pd.Timestamp('2020-01-01 10:00:00.123456789', tz='UTC')\nassert same(t) == t and same(pd.NaT) is pd.NaT",
-    "m = pd.MultiIndex.from_product([[1, 2], ['a']], names=['x', 'y'])\n"
-    "assert same(pd.Series([1, 2], index=m)).equals(pd.Series([1, 2], index=m))",
 ]
 
 
@@ -77,8 +66,20 @@ def test_values_cross_and_tests_with_them_are_trusted(pool: SandboxPool) -> None
     verdict = judge(pool, HONEST, ACCEPTED)
     outcomes = [(outcome.verdict, outcome.detail, text) for text, outcome in zip(ACCEPTED, verdict.tests, strict=True)]
     assert [each for each in outcomes if each[0] != "accepted"] == []
-    trusted = [text for text, outcome in zip(ACCEPTED, verdict.tests, strict=True) if not outcome.trusted]
-    assert trusted == [ACCEPTED[-2]]  # `is pd.NaT` compares identities
+    assert verdict.trusted_compare
+
+
+def test_tests_with_pandas_run_in_the_programs_process(pool: SandboxPool) -> None:
+    tests = [
+        "f = pd.DataFrame({'k': [1, 1, 2], 'v': [1, 2, 3]})\n"
+        "pd.testing.assert_frame_equal(totals(f), pd.DataFrame({'v': [3, 3]}, index=pd.Index([1, 2], name='k')))",
+        "f = pd.DataFrame({'v': [1, 2, 3]})\nadd_column(f)\nassert f['z'].tolist() == [2, 4, 6]",
+        "assert len(pd.period_range('2024-01', periods=2, freq='M')) == 2 and same(pd.NaT) is pd.NaT",
+        "assert same(pd.Series([1])).equals(pd.Series([2]))",
+    ]
+    verdict = judge(pool, HONEST, tests, PANDAS)
+    outcomes = [(outcome.verdict, outcome.trusted) for outcome in verdict.tests]
+    assert outcomes == [*[("accepted", False)] * 3, ("wrong_answer", False)], verdict.tests
 
 
 LIES = """
@@ -159,10 +160,7 @@ OTHER_KINDS = """
 def mask(a): return np.ma.masked_where(np.asarray(a) > 2, a)
 def mat(a): return np.matrix(a)
 def rec(): return np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")])
-def per(): return pd.period_range("2024-01", periods=2, freq="M")
-def cut(): return pd.cut([1, 5], [0, 2, 6])
-def groups(frame): return frame.groupby("k")
-def empty(): return pd.Series([], dtype=float)
+def frame(): return pd.DataFrame({"a": [1, 2]})
 """
 
 
@@ -171,14 +169,12 @@ def empty(): return pd.Series([], dtype=float)
     [
         ("assert (mat([[1, 2]]) * mat([[1], [2]]))[0, 0] == 5", True),
         ("assert mask([1, 2, 3]).sum() == 3 and rec()['a'][0] == 1", True),
-        ("assert len(per()) == 2 and len(cut()) == 2", True),
-        ("assert groups(pd.DataFrame({'k': [1, 1], 'v': [2, 3]}))['v'].sum().tolist() == [5]", True),
-        ("assert (empty().values == [5]).all()", False),
-        ("assert (empty().to_numpy() == [5]).all()", False),
+        ("assert frame().shape == (2, 1) and frame()['a'].sum() == 3 and len(frame()) == 2", True),
+        ("assert frame().shape == (1, 1)", False),
     ],
 )
 def test_values_of_other_kinds_stay_with_the_program(pool: SandboxPool, test: str, is_accepted: bool) -> None:
-    verdict = judge(pool, IMPORTS + OTHER_KINDS, [test])
+    verdict = judge(pool, PANDAS + OTHER_KINDS, [test])
     assert (verdict.error_type == "accepted") == is_accepted, verdict.tests
 
 
@@ -200,10 +196,6 @@ FORGED = [
     '["np", "AAAAAAAAAAA=", "O", "1"]',
     '["np", "AAAAAAAAAAA=", "V8", "1"]',
     '["np.s", "AAAA", "<f8"]',
-    '["pd.f", ["pd.i", "range", [null], 0, 9999999999, 1], ["pd.i", "range", [null], 0, 1, 1], []]',
-    '["pd.s", ["pd.i", "index", [null], ["pd.x", [["l", []]], "string"], null], null, ["np.v", "", "<f8", "0"]]',
-    '["pd.i", "index", [null], ["np.v", "AAAAAAAAAAA=", "<f8", "1"], "D"]',
-    '["pd.z", ["np.v", "", "<M8[ns]", "0"], "../../etc/passwd"]',
 ]
 
 
