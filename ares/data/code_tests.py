@@ -246,6 +246,8 @@ def run_one(suite):
         raise RuntimeError(trace.strip().splitlines()[-1])
     for _, trace in outcome.failures:
         raise AssertionError(trace.strip().splitlines()[-1])
+    if outcome.skipped or outcome.expectedFailures:
+        raise AssertionError("the test did not run to its end")
 
 
 run_one({case}("{method}"))

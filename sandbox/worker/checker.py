@@ -6,7 +6,7 @@ it decodes came from a candidate. Its own CPU time is limited from the start of 
 whose default action ends the process, so not even a comparison that never returns to Python can hang it; the pool then
 sends the rest of the tests to a new checker.
 
-What runs here leaves no trace, so a checker can take the next program. Nothing is ever forked from a checker.
+A checker takes the next program unless its tests may have left a trace. Nothing is ever forked from a checker.
 """
 
 import decimal
@@ -65,8 +65,10 @@ def main(confinement: Confinement, descriptors: list[int], progress: mmap.mmap, 
         values.free_safely()
         arrays.compare_strictly()
         for _ in range(_MAX_JOBS):
-            Checker(jobs.job(), job_connection, zygote, progress).run()
-            if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _MOST_KIB + (of_packages >> 10):
+            job = jobs.job()
+            Checker(job, job_connection, zygote, progress).run()
+            is_large = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _MOST_KIB + (of_packages >> 10)
+            if is_large or job["leaves_traces"]:
                 break
     except wire.ConnectionClosed:
         pass  # the pool is gone

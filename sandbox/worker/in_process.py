@@ -103,33 +103,46 @@ def run(module: types.ModuleType, request: dict[str, Any]) -> dict[str, Any]:
         _run(module, request)
     except SystemExit as error:
         # unittest.main() ends with one; any other means that the program or the test gave up.
-        if "unittest" not in request["test"] or not _innermost(error).endswith("/unittest/main.py"):
+        frame = _innermost(error)
+        if "unittest" not in request["test"] or not frame.f_code.co_filename.endswith("/unittest/main.py"):
             outcome, detail = "runtime_error", f"SystemExit: {error.code}"
-        elif error.code:
+        elif not _has_passed(frame.f_locals["self"].result, "skip" in request["test"]):
             outcome, detail = "wrong_answer", "unittest.main() found failures"
     except MemoryError:
         outcome = "memory"
     except BaseException as error:  # noqa: BLE001 - a test may end in any exception, and that is its outcome
-        is_wrong = isinstance(error, _ORIGINAL_BUILTINS["AssertionError"]) and _innermost(error) != "<solution>"
+        is_assertion = isinstance(error, _ORIGINAL_BUILTINS["AssertionError"])
+        is_wrong = is_assertion and _innermost(error).f_code.co_filename != "<solution>"
         outcome = "wrong_answer" if is_wrong else "runtime_error"
         detail = f"{type(error).__name__}: {error}"[:200]
     return {"nonce": request["nonce"], "outcome": outcome, "detail": detail}
 
 
-def _innermost(error: BaseException) -> str:
-    """The file of the line that raised."""
-    trace, name = error.__traceback__, ""
-    while trace is not None:
-        name, trace = trace.tb_frame.f_code.co_filename, trace.tb_next
-    return name
+def _innermost(error: BaseException) -> types.FrameType:
+    """The frame of the line that raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    assert trace is not None
+    return trace.tb_frame
+
+
+def _has_passed(result: Any, may_skip: bool) -> bool:
+    """Whether the tests of unittest.main() ran to their ends: a program may raise SkipTest in place of an answer."""
+    unfinished = len(result.skipped) + len(result.expectedFailures)
+    return bool(result.wasSuccessful() and result.testsRun > unfinished and (may_skip or not unfinished))
 
 
 def _run(module: types.ModuleType, request: dict[str, Any]) -> None:
     _restore()
     sys.modules["__main__"] = module  # for unittest.main(), and for pickle
-    protected = {name: _ORIGINAL_BUILTINS[name] for name in request["protected"]}
+    known, text = _ORIGINAL_BUILTINS, request["setup"] + request["test"]
+    if "builtins." in text:  # a test that patches one calls what it has patched
+        known = vars(builtins)
+        known.update(_ORIGINAL_BUILTINS)
+    protected = {name: known[name] for name in request["protected"] if f"builtins.{name}" not in text}
     protected |= {name: __import__(name) for name in request["modules"]}
-    scope = _Scope(vars(module), {**protected, "__builtins__": _ORIGINAL_BUILTINS, "__name__": "__main__"})
+    scope = _Scope(vars(module), {**protected, "__builtins__": known, "__name__": "__main__"})
     scope.protects = True
     exec(compile(request["setup"], "<setup>", "exec", dont_inherit=True), scope)
     scope.protects = False

@@ -62,11 +62,8 @@ def test_error_types(pool: SandboxPool, source: str, test: str, expected: str) -
 def test_the_worst_class_among_the_failing_tests_is_the_programs(pool: SandboxPool) -> None:
     source = "def f(x):\n if x == 0: return 1\n if x == 1: return 1 / 0\n while True: pass"
     order = ["assert f(0) == 0", "assert f(1) == 0", "assert f(2) == 0"]
-    assert [judge(pool, source, *order[:n]).error_type for n in (1, 2, 3)] == [
-        "wrong_answer",
-        "runtime_error",
-        "timeout",
-    ]
+    seen = [judge(pool, source, *order[:n]).error_type for n in (1, 2, 3)]
+    assert seen == ["wrong_answer", "runtime_error", "timeout"]
     assert ERROR_TYPES[0] == "internal_error"
 
 
@@ -84,16 +81,17 @@ def test_a_test_that_does_not_compile_is_no_score(pool: SandboxPool) -> None:
 
 
 @pytest.mark.parametrize(
-    "program",
+    ("program", "said"),
     [
-        {"tests": []},
-        {"tests": "assert f()"},
-        {"tests": ["assert 1"], "cpu_seconds": 0},
-        {"tests": ["assert 1"], "memory_mb": -1},
+        ({"tests": []}, "needs tests"),
+        ({"tests": "assert f()"}, "not one string"),
+        ({"tests": ["assert 1"], "cpu_seconds": 0}, "must be positive"),
+        ({"tests": ["assert 1"], "memory_mb": -1}, "must be positive"),
+        ({"stdin_tests": [("", "")], "checker": "def check("}, "the checker does not compile"),
     ],
 )
-def test_a_program_without_tests_or_limits_is_refused(program: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"test|positive"):
+def test_a_program_that_cannot_be_judged_is_refused(program: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
         Program(source="", **program)
 
 
@@ -278,24 +276,13 @@ def test_an_input_may_be_larger_than_a_file_that_a_program_writes(pool: SandboxP
 @pytest.mark.parametrize(
     ("written", "expected", "same"),
     [
-        ("0.5", "0.50", True),
-        ("1.0", "1", True),
-        ("1e-3", "0.001", True),
-        ("3.1415926", "3.1415927", True),
-        ("1e300 2", "1.0e300 2.0", True),
-        ("3.14", "3.15", False),
-        ("50000000000000000", "50000000000000001", False),
-        ("12", "13", False),
-        ("yes 1.0", "no 1.0", False),
-        ("1.0", "1.0 1.0", False),
-        ("nan", "1.0", False),
-        ("1_0.0", "10.0", False),
-        ("5.0", "1.0e400", False),
-        ("1e999", "9" * 310, False),
+        ("0.5", "0.50", True), ("1.0", "1", True), ("1e-3", "0.001", True), ("3.1415926", "3.1415927", True),
+        ("1e300 2", "1.0e300 2.0", True), ("3.14", "3.15", False), ("50000000000000000", "50000000000000001", False),
+        ("12", "13", False), ("yes 1.0", "no 1.0", False), ("1.0", "1.0 1.0", False), ("nan", "1.0", False),
+        ("1_0.0", "10.0", False), ("5.0", "1.0e400", False), ("1e999", "9" * 310, False), ("1e3", "1000", True),
         ("1000000006.5", "1000000006", False),
-        ("1e3", "1000", True),
     ],
-)
+)  # fmt: skip
 def test_numbers_of_contests_may_be_written_in_another_way(
     pool: SandboxPool, written: str, expected: str, same: bool
 ) -> None:
@@ -358,15 +345,28 @@ def test_a_checker_leaves_nothing_behind(pool: SandboxPool) -> None:
     assert [verdict.error_type for verdict in verdicts] == ["accepted", "accepted", "accepted", "wrong_answer"]
 
 
+@pytest.mark.parametrize(
+    ("setup", "is_trusted"),
+    [
+        ("from collections import Counter\nCounter.most_common = lambda self: []", False),
+        ("from numbers import Number\nNumber.register(str)", True),
+        ("import decimal\ndecimal.DefaultContext.traps.clear()", True),
+    ],
+)
+def test_a_setup_leaves_nothing_behind(pool: SandboxPool, setup: str, is_trusted: bool) -> None:
+    source = "def f(x): return x"
+    assert judge(pool, source, "assert f(1) == 1", setup=setup).trusted_compare == is_trusted
+    tests = ["from collections import Counter\nassert Counter(f('aa')).most_common() == [('a', 2)]",
+             "from numbers import Number\nassert not isinstance(f('a'), Number)",
+             "import decimal\nassert decimal.DefaultContext.traps[decimal.InvalidOperation] == f(True)"]  # fmt: skip
+    verdict = judge(pool, source, *tests)
+    assert (verdict.error_type, verdict.trusted_compare) == ("accepted", True), verdict.tests
+
+
 def test_a_checker_that_does_not_end_is_a_timeout_and_spoils_no_other_test(pool: SandboxPool) -> None:
     hangs = "def check(input, expected, output):\n    while input == '1':\n        pass\n    return True"
     script = Program(source="print(1)", stdin_tests=[("1", ""), ("2", "")], checker=hangs, cpu_seconds=0.5)
     assert [outcome.verdict for outcome in pool.run([script])[0].tests] == ["timeout", "accepted"]
-
-
-def test_a_checker_that_does_not_compile_is_the_callers_error() -> None:
-    with pytest.raises(ValueError, match="the checker does not compile"):
-        Program(source="", stdin_tests=[("", "")], checker="def check(")
 
 
 @pytest.mark.parametrize(

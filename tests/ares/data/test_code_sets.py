@@ -181,7 +181,9 @@ def test_a_row_of_bigcodebench_has_a_test_a_method_and_the_packages_of_its_libs(
     assert problem.packages == ("matplotlib", "numpy")
     wrong = "import math\ndef task_func(text):\n    return [math.sqrt(4), 3.0] if text else 1 / 0"
     bare = "def task_func(text): return [math.sqrt(int(found)) for found in re.findall(r'\\d+', text)]"
-    fails, passes, other = judged(pool, BIG, wrong, bare, "def task_func(text): return ['no']")
+    skips = "import unittest\ndef task_func(text): raise unittest.SkipTest('no data')"
+    fails, passes, other, skipped = judged(pool, BIG, wrong, bare, "def task_func(text): return ['no']", skips)
+    assert skipped.pass_ratio == 0.0
     assert [test.verdict for test in fails.tests] == ["accepted", "runtime_error", "accepted"]
     assert "ZeroDivisionError" in fails.tests[1].detail
     assert passes.error_type == "accepted"  # its imports are there, as in the completion
@@ -314,7 +316,7 @@ def test_a_rows_checker_judges_scripts_and_calls(pool: SandboxPool) -> None:
     assert [each.error_type for each in (right, wrong, cheats)] == ["accepted", "wrong_answer", "wrong_answer"]
     verdicts = judged(pool, CALLED, "def split(n): return 2, n - 2", "def split(n): return [n]", "def split(n): pass")
     assert [each.error_type for each in verdicts] == ["accepted", "wrong_answer", "runtime_error"]
-    assert right.trusted_compare  # a script's; what a call returned is handed to the row's checker in its process
+    assert all(each.trusted_compare for each in [right, *verdicts])
 
 
 # ---- private tests of LiveCodeBench -------------------------------------------------------------------------------
