@@ -16,46 +16,8 @@ TESTS = (
     ["assert f([0] * 300_000) == 'unlikely'", "assert f(1) == 'unlikely'"],
     ["assert f(1)(2) == 'unlikely'", "g = f(1)\nassert next(g) == 'unlikely'", "assert LIMIT == 'unlikely'"],
 )
-_TAGS = (
-    "l",
-    "t",
-    "s",
-    "f",
-    "d",
-    "c",
-    "o",
-    "dd",
-    "q",
-    "a",
-    "y",
-    "i",
-    "n",
-    "@",
-    "h",
-    "b",
-    "j",
-    "r",
-    "D",
-    "F",
-    "K",
-    "V",
-    "I",
-)
-_TAGS += ("datetime", "date", "time", "delta", "slice", "name", "?", "")
-_WORDS = (
-    "",
-    "0x1",
-    "zz",
-    "-1",
-    "list",
-    "eval",
-    "exit",
-    "ValueError",
-    "StopIteration",
-    "KeyboardInterrupt",
-    "i",
-    "\ud800",
-)
+_TAGS = [*str.split("l t s f d c o dd q a y i n @ h b j r D F K V I datetime date time delta slice name ?"), ""]
+_WORDS = [*str.split("0x1 zz -1 list eval exit ValueError StopIteration KeyboardInterrupt i"), "\ud800", ""]
 _FIELDS = ("id", "value", "error", "text", "args", "changed", "end", "loaded", "phase", "nonce", "outcome", "usage")
 _ENDS = (
     "os._exit(0)", "os._exit(97)", "os.abort()", "sys.exit(0)", "raise KeyboardInterrupt", "raise GeneratorExit", "raise MemoryError",

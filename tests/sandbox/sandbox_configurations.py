@@ -94,3 +94,17 @@ def judge(
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return {**json.loads(done.stdout), "stderr": done.stderr}
+
+
+def descendants(pid: int) -> set[int]:
+    """All processes below one; orphans come to the nearest subreaper."""
+    processes: set[int] = set()
+    todo = [pid]
+    while todo:
+        try:
+            children = [int(child) for child in Path(f"/proc/{todo[0]}/task/{todo[0]}/children").read_text().split()]
+        except (FileNotFoundError, ProcessLookupError):
+            children = []
+        todo = todo[1:] + children
+        processes.update(children)
+    return processes

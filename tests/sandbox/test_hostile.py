@@ -2,6 +2,7 @@
 
 import ctypes
 import dataclasses
+import itertools
 import json
 import os
 import secrets
@@ -16,11 +17,12 @@ import pytest
 
 from sandbox import Program, packages
 from tests.sandbox.package_environment import copy_installed
-from tests.sandbox.sandbox_configurations import CONFIGURATIONS, OTHER_UID, Configuration, judge
+from tests.sandbox.sandbox_configurations import CONFIGURATIONS, OTHER_UID, Configuration, descendants, judge
 
 BASIC, OWN, REDTEAM, NUMPY = (
     Path(__file__).with_name(name) for name in ("hostile_basic", "hostile", "redteam", "hostile_numpy")
 )
+COUNTS = {BASIC: 47, OWN: 88, REDTEAM: 132, NUMPY: 13}
 CPU_SECONDS = 0.3
 
 
@@ -102,18 +104,6 @@ def as_program(folder: Path, entry: dict[str, Any], bait: Bait, **changes: Any) 
     return Program(source=source, tests=entry.get("tests", []), stdin_tests=stdin_tests, **options)
 
 
-def processes() -> set[int]:
-    """All processes below this one; orphans of a pool come to it, because it is a subreaper."""
-    found: set[int] = set()
-    todo = [os.getpid()]
-    while todo:
-        children = Path(f"/proc/{todo[0]}/task/{todo[0]}/children")
-        below = [int(child) for child in children.read_text().split()] if children.exists() else []
-        todo = todo[1:] + below
-        found.update(below)
-    return found
-
-
 @pytest.fixture(autouse=True, scope="module")
 def _subreaper() -> Iterator[None]:
     pr_set_child_subreaper = 36
@@ -150,7 +140,7 @@ def environment() -> Iterator[Path]:
 def judge_all(configuration: Configuration, folder: Path, bait: Bait, environment: Path | None = None) -> None:
     here = {configuration.name, *(["numpy"] if environment is not None else [])}
     entries = [entry for entry in read_manifest(folder) if here.isdisjoint(entry.get("except", ()))]
-    before = processes()
+    before = descendants(os.getpid())
     # A candidate for every test stops answers keyed by the order of calls.
     programs = [as_program(folder, entry, bait, fresh_per_test="expect_pass_fresh" in entry) for entry in entries]
     env, pool = {"ARES_SECRET_TOKEN": bait.secret}, {}
@@ -167,38 +157,23 @@ def judge_all(configuration: Configuration, folder: Path, bait: Bait, environmen
     assert not wrong, "\n".join(wrong)
     assert list(bait.host_dir.iterdir()) == []
     assert bait.listeners.reached == []
-    assert processes() - before == set()
+    assert descendants(os.getpid()) - before == set()  # orphans too: this process is their subreaper
 
 
-@pytest.mark.parametrize(
-    ("folder", "count"), [(BASIC, 47), (OWN, 88), (REDTEAM, 132)], ids=lambda value: getattr(value, "name", None)
-)
-@pytest.mark.parametrize(
-    "configuration",
-    [pytest.param(c, id=c.name, marks=[] if c.name == "root" else pytest.mark.slow) for c in CONFIGURATIONS],
-)
-def test_hostile_programs_get_nothing(configuration: Configuration, folder: Path, count: int, bait: Bait) -> None:
-    assert len(read_manifest(folder)) >= count
-    judge_all(configuration, folder, bait)
+def _cases() -> Iterator[Any]:
+    for configuration, folder, with_numpy in itertools.product(CONFIGURATIONS, COUNTS, (False, True)):
+        if folder != NUMPY or with_numpy:
+            is_usual = configuration.name == "root" and with_numpy == (folder == NUMPY)
+            name = f"{configuration.name}-{folder.name}{'-with-numpy' if with_numpy else ''}"
+            yield pytest.param(configuration, folder, with_numpy, id=name, marks=[] if is_usual else pytest.mark.slow)
 
 
-@pytest.mark.parametrize(
-    ("configuration", "folder"),
-    [
-        pytest.param(
-            configuration,
-            folder,
-            id=f"{configuration.name}-{folder.name}",
-            marks=[] if (configuration.name, folder) == ("root", NUMPY) else pytest.mark.slow,
-        )
-        for configuration in CONFIGURATIONS
-        for folder in (BASIC, OWN, REDTEAM, NUMPY)
-    ],
-)
-def test_hostile_programs_get_nothing_with_numpy_loaded(
-    configuration: Configuration, folder: Path, bait: Bait, environment: Path
+@pytest.mark.parametrize(("configuration", "folder", "with_numpy"), _cases())
+def test_hostile_programs_get_nothing(
+    configuration: Configuration, folder: Path, with_numpy: bool, bait: Bait, environment: Path
 ) -> None:
-    judge_all(configuration, folder, bait, environment)
+    assert len(read_manifest(folder)) >= COUNTS[folder]
+    judge_all(configuration, folder, bait, environment if with_numpy else None)
 
 
 @pytest.mark.slow

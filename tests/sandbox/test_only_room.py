@@ -22,8 +22,6 @@ ALLOWED = {
     ("ares/grading/functions.py", "import subprocess"): CHANNEL,
     ("ares/wheels.py", "import subprocess"): "runs `pip download`, with arguments of its own",
     ("flows/ablate.py", "asyncio.create_subprocess_exec"): "starts `ares train` for each child, with checked settings",
-    ("ares/forks.py", "import runpy"): "runs Ray's worker script in a forked process, in place of a new Python",
-    ("ares/forks.py", "os.execv"): "becomes Ray's worker script, where nobody forks",
     ("ares/models/weights.py", "import pickle"): "names its error, that of a damaged file of weights",
     ("ares/runs/run.py", "import subprocess"): "asks git for the version of the code",
     ("flows/servers/deployment.py", "import subprocess"): "runs `prefect deploy`, with arguments of its own",
@@ -40,21 +38,14 @@ def executing(tree: ast.AST) -> Iterator[str]:
             yield f"import {node.module}"
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXECUTING_NAMES:
             yield node.func.id
-        elif (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and (node.value.id, node.attr.startswith(EXECUTING_OS)) == ("os", True)
-        ):
-            yield f"os.{node.attr}"
-        elif (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id == "builtins"
-            and node.attr in EXECUTING_NAMES
-        ):
-            yield f"builtins.{node.attr}"
-        elif isinstance(node, ast.Attribute) and node.attr.startswith("create_subprocess_"):
-            yield f"asyncio.{node.attr}"
+        elif isinstance(node, ast.Attribute):
+            owner = ast.unparse(node.value)
+            if (owner == "os" and node.attr.startswith(EXECUTING_OS)) or (
+                owner == "builtins" and node.attr in EXECUTING_NAMES
+            ):
+                yield f"{owner}.{node.attr}"
+            elif node.attr.startswith("create_subprocess_"):
+                yield f"asyncio.{node.attr}"
 
 
 def test_every_room_is_searched() -> None:
@@ -76,19 +67,11 @@ def test_only_the_sandbox_executes_text() -> None:
 def test_the_search_finds_what_it_should() -> None:
     text = "import subprocess as s\nfrom pickle import loads\nexec(x)\nos.execv(a, b)\nre.compile('a')\nmodel.eval()\n"
     text += "asyncio.create_subprocess_shell(x)\nbuiltins.eval(x)\n"
-    names = [
-        "asyncio.create_subprocess_shell",
-        "builtins.eval",
-        "exec",
-        "import pickle",
-        "import subprocess",
-        "os.execv",
-    ]
-    assert sorted(executing(ast.parse(text))) == names
+    names = ["asyncio.create_subprocess_shell", "builtins.eval", "exec", "import pickle", "import subprocess"]
+    assert sorted(executing(ast.parse(text))) == [*names, "os.execv"]
 
 
 def test_the_sandbox_is_standard_library_only() -> None:
-
     foreign = set()
     for path in (REPOSITORY / "sandbox").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

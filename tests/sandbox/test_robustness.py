@@ -19,23 +19,25 @@ from sandbox import PoolClosed, Program, SandboxPool, Verdict
 from sandbox import pool as pool_module
 from sandbox.worker.checker import Checker
 from sandbox.worker_process import WorkerLost, WorkerProcess, _post_mortem
-from tests.sandbox.sandbox_configurations import REFUSED, REPOSITORY, ROOT, USERNS, Configuration, judge, require
+from tests.sandbox.sandbox_configurations import (
+    REFUSED,
+    REPOSITORY,
+    ROOT,
+    USERNS,
+    Configuration,
+    descendants,
+    judge,
+    require,
+)
 
 GOOD = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])
 SLOW = Program(source="import time\ndef f(x):\n time.sleep(0.3)\n return x + 1", tests=["assert f(1) == 2"])
 
 
-def descendants(pid: int) -> set[int]:
-    processes: set[int] = set()
-    todo = [pid]
-    while todo:
-        try:
-            children = [int(child) for child in Path(f"/proc/{todo[0]}/task/{todo[0]}/children").read_text().split()]
-        except (FileNotFoundError, ProcessLookupError):
-            children = []
-        todo = todo[1:] + children
-        processes.update(children)
-    return processes
+def processes_of(pool: SandboxPool) -> set[int]:
+    """The workers' processes, with all below them."""
+    workers = [worker for worker in pool._workers if isinstance(worker, WorkerProcess)]
+    return {pid for worker in workers for pid in (worker.pid, *descendants(worker.pid))}
 
 
 def alive(pids: set[int]) -> set[int]:
@@ -57,10 +59,10 @@ def wait_until_gone(pids: set[int], seconds: float = 60.0) -> set[int]:
 
 def test_a_closed_pool_leaves_no_process() -> None:
     pool = SandboxPool(num_workers=2)
-    pids = {pid for worker in pool._workers if worker for pid in {worker.pid, *descendants(worker.pid)}}  # type: ignore[attr-defined]
+    pids = processes_of(pool)
     assert len(pids) >= 2
     pool.run([GOOD] * 4)
-    pids |= {pid for worker in pool._workers if worker for pid in descendants(worker.pid)}  # type: ignore[attr-defined]
+    pids |= processes_of(pool)
     pool.close()
     assert alive(pids) == set()
     with pytest.raises(PoolClosed):
@@ -118,27 +120,22 @@ def test_a_checker_killed_from_outside_is_our_failure_and_out_of_memory_is_the_t
     assert [outcome(20 << 20), outcome(400 << 20)] == ["internal_error", "memory"]
 
 
-@pytest.mark.parametrize("error", [ValueError(10**5000), RecursionError(), TypeError("x")])
-def test_whatever_goes_wrong_in_judging_a_test_is_its_programs_failure(
+@pytest.mark.parametrize("error", [ValueError(10**5000), RecursionError(), TypeError("x"), OSError(28, "no space")])
+def test_what_goes_wrong_in_judging_is_the_programs_failure_but_for_what_fails_on_the_machine(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(self: Checker, index: int) -> tuple[str, float, str]:
         raise error
 
     monkeypatch.setattr(Checker, "_judged", fail)
-    job = {"plans": [], "timeouts": 0, "spent": [0.0, 0.0]}
-    outcome, _, detail = Checker(job, None, None, None)._judge(0)  # type: ignore[arg-type]
-    assert outcome == "runtime_error"
-    assert detail.startswith(f"it cannot be judged: {type(error).__name__}")
-
-
-def test_what_fails_on_the_machine_is_no_programs_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Checker, index: int) -> tuple[str, float, str]:
-        raise OSError(28, "no space")
-
-    monkeypatch.setattr(Checker, "_judged", fail)
-    with pytest.raises(OSError, match="no space"):
-        Checker({"plans": [], "timeouts": 0, "spent": [0.0, 0.0]}, None, None, None)._judge(0)  # type: ignore[arg-type]
+    checker = Checker({"plans": [], "timeouts": 0, "spent": [0.0, 0.0]}, None, None, None)  # type: ignore[arg-type]
+    if isinstance(error, OSError):
+        with pytest.raises(OSError, match="no space"):
+            checker._judge(0)
+    else:
+        outcome, _, detail = checker._judge(0)
+        assert outcome == "runtime_error"
+        assert detail.startswith(f"it cannot be judged: {type(error).__name__}")
 
 
 SPAWN = """
@@ -225,12 +222,10 @@ def test_an_error_among_the_programs_leaves_nothing_in_the_queue() -> None:
 
 def lasting(pool: SandboxPool) -> set[int]:
     """Processes of a one-worker pool that survive from program to program: all but candidates."""
-    worker = pool._workers[0]
-    assert isinstance(worker, WorkerProcess)
     seen = []
     for _ in range(3):
         assert pool.run([GOOD])[0].error_type == "accepted"
-        seen.append({worker.pid, *descendants(worker.pid)})  # type: ignore[attr-defined]
+        seen.append(processes_of(pool))
     return set.intersection(*seen)
 
 
@@ -240,14 +235,12 @@ def test_a_candidate_that_something_outside_kills_is_run_again_and_never_without
 ) -> None:
     with SandboxPool(num_workers=1) as pool:
         stay = lasting(pool)
-        worker = pool._workers[0]
-        assert isinstance(worker, WorkerProcess)
         verdicts: list[Verdict] = []
         judging = threading.Thread(target=lambda: verdicts.extend(pool.run([SLOW])))
         judging.start()
         time.sleep(0.1)  # so that it sleeps
         while judging.is_alive() and kills:
-            for pid in descendants(worker.pid) - stay:  # type: ignore[attr-defined]
+            for pid in processes_of(pool) - stay:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             kills -= 1
@@ -263,14 +256,12 @@ def test_a_checker_that_crashes_is_no_program_without_a_score(crashes: int, expe
         if "namespaces" not in pool.isolation:
             pytest.skip("without PID namespaces no checker can be told from a candidate")
         lasting(pool)
-        worker = pool._workers[0]
-        assert isinstance(worker, WorkerProcess)
         verdicts: list[Verdict] = []
         judging = threading.Thread(target=lambda: verdicts.extend(pool.run([SLOW])))
         judging.start()
         while judging.is_alive() and crashes:
             time.sleep(0.1)
-            for pid in descendants(worker.pid):
+            for pid in processes_of(pool):
                 with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                     is_checker = "Seccomp:\t2" in (status := Path(f"/proc/{pid}/status").read_text())
                     # A candidate is the first process of a namespace below the checker's.
@@ -397,10 +388,7 @@ def test_ten_thousand_programs_leave_memory_and_descriptors_flat() -> None:
         """(resident pages, open files) of the pool and of its workers' lasting processes."""
         time.sleep(2)  # a candidate forked ahead still has its parent's files open for a moment
         pages = files = 0
-        for pid in (
-            os.getpid(),
-            *(pid for worker in pool._workers if worker for pid in (worker.pid, *descendants(worker.pid))),  # type: ignore[attr-defined]
-        ):
+        for pid in (os.getpid(), *processes_of(pool)):
             pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
             files += len(os.listdir(f"/proc/{pid}/fd"))
         return pages, files
