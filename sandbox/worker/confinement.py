@@ -33,7 +33,7 @@ class Confinement:
     uids: tuple[int, int] | None = None  # of candidates, of checkers
     _rulesets: dict[bool, landlock.Ruleset] = dataclasses.field(default_factory=dict)  # by whether it is a checker's
     _readable: list[str] = dataclasses.field(default_factory=list)
-    _filters: dict[bool, seccomp.Filter] = dataclasses.field(default_factory=dict)
+    _filters: dict[bool, bytes] = dataclasses.field(default_factory=dict)
 
     def enter(self, wanted: set[str]) -> None:
         """Apply the worker-wide layers among those wanted and note which are missing.
@@ -114,12 +114,12 @@ class Confinement:
         for is_checker in (False, True):  # here once, for all later forks
             # A checker may signal nobody, a candidate only itself: process 1 of its PID namespace, if it has one.
             pid = None if is_checker else 1 if self.pids is not None else seccomp.ANY_PID
-            self._filters[is_checker] = seccomp.Filter(seccomp.build_filter(pid, may_receive_fds=is_checker))
+            self._filters[is_checker] = seccomp.build_filter(pid, may_receive_fds=is_checker)
         child = os.fork()
         if child == 0:
             try:
                 kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-                self._filters[False].install()
+                seccomp.install(self._filters[False])
                 os._exit(0)
             except OSError as error:
                 os._exit(error.errno or 1)
@@ -151,21 +151,13 @@ class Confinement:
 
     def prepare_candidate(self) -> None:
         """Called by the zygote before it forks a candidate: an empty /tmp and a PID namespace of its own."""
-        if "root" in self.applied and namespaces.renew_tmp() and self._rulesets:
-            self._rulesets[False].close()
-            self._rulesets[False] = landlock.Ruleset(self._readable, ["/tmp"])
+        if "root" in self.applied:
+            if namespaces.renew_tmp() and self._rulesets:
+                self._rulesets[False].close()
+                self._rulesets[False] = landlock.Ruleset(self._readable, ["/tmp"])
+            os.utime("/tmp", (0, 0))  # its change time would reveal whether the candidate before wrote to it
         if self.pids is not None:
             self.pids.child_apart()
-
-    def hide_times(self, outputs: list[int]) -> None:
-        """Called by the zygote before a candidate gets its program: resets the times of its files.
-
-        They would reveal whether the candidate was forked ahead, or whether the one before it wrote to /tmp.
-        """
-        for file in outputs:
-            os.utime(file)
-        if "root" in self.applied:
-            os.utime("/tmp", (0, 0))
 
     def prepare_checker(self) -> None:
         """Called by the zygote before it forks a checker."""
@@ -194,8 +186,8 @@ class Confinement:
         if "seccomp" in self.applied:
             allowed = self._filters[is_checker]
             if self.pids is None and not is_checker:
-                allowed = allowed.for_pid(os.getpid())
-            allowed.install()
+                allowed = seccomp.for_pid(allowed, os.getpid())
+            seccomp.install(allowed)
 
 
 def _uids_of_worker() -> tuple[int, int]:

@@ -40,23 +40,11 @@ def _check(result: int, what: str) -> int:
 
 
 def system_call(name: str, *args: int) -> int:
-    """Make a raw system call by name; pointers are passed as addresses."""
-    return SystemCall(name, *args)()
-
-
-class SystemCall:
-    """A system call prepared with its arguments: forks then only make it, and write to fewer shared pages."""
-
-    def __init__(self, name: str, *args: int) -> None:
-        """Pointers are passed as addresses of what the caller keeps alive. Raises OSError if there is no such call."""
-        number = syscalls.number(name)
-        if number is None:
-            raise OSError(38, "this machine has no such system call", name)
-        self._name = name
-        self._arguments = (ctypes.c_long(number), *map(ctypes.c_void_p, args))
-
-    def __call__(self) -> int:
-        return _check(_syscall(*self._arguments), self._name)
+    """Make a raw system call by name; pointers are passed as addresses. Raises OSError if this machine has none."""
+    number = syscalls.number(name)
+    if number is None:
+        raise OSError(38, "this machine has no such system call", name)
+    return _check(_syscall(ctypes.c_long(number), *map(ctypes.c_void_p, args)), name)
 
 
 def prctl(option: int, value: int) -> int:

@@ -60,7 +60,6 @@ class Ruleset:
         for paths, rights in groups:
             for path in paths:
                 self._allow(path, rights, handled)
-        self._restrict = kernel.SystemCall("landlock_restrict_self", self._fd, 0)
 
     def _allow(self, path: str, rights: int, handled: int) -> None:
         try:
@@ -74,7 +73,7 @@ class Ruleset:
 
     def restrict(self) -> None:
         """Confine the calling thread, and all it starts. Needs no_new_privs; cannot be undone."""
-        self._restrict()
+        kernel.system_call("landlock_restrict_self", self._fd, 0)
 
     def close(self) -> None:
         os.close(self._fd)

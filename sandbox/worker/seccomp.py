@@ -188,23 +188,14 @@ def _assembled(lines: list[Line]) -> bytes:
     return program
 
 
-class Filter:
-    """A filter in the form that the kernel reads, prepared for the forks that install it."""
+def for_pid(program: bytes, pid: int) -> bytes:
+    """The filter for a process, from one built for ANY_PID: much cheaper than building it."""
+    return program.replace(struct.pack("I", ANY_PID), struct.pack("I", pid))
 
-    def __init__(self, program: bytes) -> None:
-        """`program`: as `build_filter` gives it."""
-        self.program = program
-        self._instructions = array.array("B", program)
-        # struct sock_fprog, in an array: ctypes would make a class for it.
-        address = self._instructions.buffer_info()[0]
-        self._descriptor = array.array("B", struct.pack("HP", len(program) // 8, address))
-        seccomp_set_mode_filter = 1
-        self._call = kernel.SystemCall("seccomp", seccomp_set_mode_filter, 0, self._descriptor.buffer_info()[0])
 
-    def for_pid(self, pid: int) -> "Filter":
-        """The filter for a process, from one built for ANY_PID: much cheaper than building it."""
-        return Filter(self.program.replace(struct.pack("I", ANY_PID), struct.pack("I", pid)))
-
-    def install(self) -> None:
-        """Confine the calling thread, and all it starts, to the filter. Needs no_new_privs; cannot be undone."""
-        self._call()
+def install(program: bytes) -> None:
+    """Confine the calling thread, and all it starts, to a filter. Needs no_new_privs; cannot be undone."""
+    set_mode_filter, instructions = 1, array.array("B", program)
+    # struct sock_fprog, in an array: ctypes would make a class for it.
+    descriptor = array.array("B", struct.pack("HP", len(program) // 8, instructions.buffer_info()[0]))
+    kernel.system_call("seccomp", set_mode_filter, 0, descriptor.buffer_info()[0])

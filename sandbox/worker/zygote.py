@@ -98,7 +98,6 @@ class Zygote:
         self._null = null
         self._progress = mmap.mmap(-1, mmap.PAGESIZE)  # shared: the test that a checker is at, in case it dies there
         self._candidate = 0
-        self._spare: tuple[int, list[int]] | None = None  # forked ahead, while the pool is busy with the last verdict
 
     def serve(self) -> None:
         """Fork a checker whenever a job waits and none is there to read it; returns when the pool is gone."""
@@ -131,8 +130,6 @@ class Zygote:
                 self._spawn(ours)
             elif message in (b"kill", b"bury"):
                 ours.send(USAGE.pack(*self._kill(is_ending=message == b"bury")))
-                if self._spare is None:
-                    self._spare = self._fork_candidate()
             else:
                 break
         ours.close()
@@ -144,7 +141,7 @@ class Zygote:
             wire.send(self._connection, {"died": died})
 
     def _fork_candidate(self) -> tuple[int, list[int]]:
-        """(pid, [connection, stdout file, stderr file]) of a candidate that waits for its program."""
+        """(pid, [connection, stdout file, stderr file]) of a new candidate."""
         # Without the standard library's wrapper: what runs between forks writes to shared pages, which are then copied.
         ours, theirs = _socket.socketpair()
         # Files rather than pipes: nobody need drain them, and RLIMIT_FSIZE caps them.
@@ -162,20 +159,11 @@ class Zygote:
     def _spawn(self, control: socket.socket) -> None:
         if self._candidate:
             self._kill()
-        if self._spare is not None and os.waitpid(self._spare[0], os.WNOHANG)[0]:
-            self._drop_spare()  # something killed it while it waited, which is not the program's fault
-        self._candidate, fds = self._spare or self._fork_candidate()
-        self._spare = None
-        self._layers.hide_times(fds[1:])
+        self._candidate, fds = self._fork_candidate()
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("3i", *fds))
         control.sendmsg([str(self._candidate).encode()], [rights])
         for fd in fds:
             os.close(fd)
-
-    def _drop_spare(self) -> None:
-        for fd in self._spare[1] if self._spare is not None else ():
-            os.close(fd)
-        self._spare = None
 
     def _kill(self, is_ending: bool = False) -> tuple[int, float, int]:
         """Kill the candidate, if there is one; its (wait status, CPU seconds, peak resident bytes).
@@ -203,7 +191,7 @@ class Zygote:
 
     def _abandon(self, child: int) -> None:
         """The pool is gone: end everything below."""
-        for pid in (child, self._candidate, self._spare[0] if self._spare else 0):
+        for pid in (child, self._candidate):
             if pid:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)

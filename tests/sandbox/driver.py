@@ -24,8 +24,6 @@ _REFUSABLE = {
     "setns": (308, 268),
     "mount": (165, 40),
     "landlock": (444, 444),
-    "io_uring_setup": (425, 425),
-    "io_uring_register": (427, 427),
 }
 _CLONE_NEWUSER = 0x10000000
 
@@ -38,7 +36,7 @@ def refuse(names: list[str]) -> None:
         program += [(0x15, 0, 1, _REFUSABLE[name][column]), (0x06, 0, 0, 0x00050001)]
     program.append((0x06, 0, 0, 0x7FFF0000))
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-    seccomp.Filter(b"".join(struct.pack("HBBI", *instruction) for instruction in program)).install()
+    seccomp.install(b"".join(struct.pack("HBBI", *instruction) for instruction in program))
 
 
 def drop_capability(number: int) -> None:

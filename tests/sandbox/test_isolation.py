@@ -125,7 +125,7 @@ NEVER = {  # name: numbers
 def test_the_filter_of_both_machines(machine: tuple[int, int]) -> None:
     column, arch = machine
     program = seccomp.build_filter(77, machine=machine)
-    assert program == seccomp.Filter(seccomp.build_filter(seccomp.ANY_PID, machine=machine)).for_pid(77).program
+    assert program == seccomp.for_pid(seccomp.build_filter(seccomp.ANY_PID, machine=machine), 77)
 
     def ask(call: str | int, *arguments: int, arch: int = arch) -> int:
         number = call if isinstance(call, int) else syscalls.number(call, column)

@@ -410,12 +410,12 @@ def test_a_candidate_per_test_shares_no_state(pool: SandboxPool) -> None:
         assert judge(fresh, source, *tests).pass_ratio == 1.0
 
 
-def test_no_candidate_can_tell_that_it_was_forked_ahead(pool: SandboxPool) -> None:
+def test_no_candidate_can_tell_how_old_its_files_are(pool: SandboxPool) -> None:
     source = "import os, time\nages = [time.time() - os.fstat(n).st_ctime for n in (1, 2)]\n"
     source += "try: ages.append(time.time() - os.stat('/tmp').st_ctime)\nexcept OSError: pass\n"
     source += "def f(): return max(ages) > 2"
     judge(pool, "def f(): return 1", "assert f() == 1")
-    time.sleep(2.5)  # while a candidate waits, as none does after the first test
+    time.sleep(2.5)
     assert judge(pool, source, "assert f()").error_type == "wrong_answer"
 
 
