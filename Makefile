@@ -42,7 +42,8 @@ gpu:
 	@PYTHON=$(PYTHON) VENV=$(VENV) WHEELS=$(WHEELS) TINY=$(TINY) OUT=$(OUT) bash ares/gpu.sh
 
 wheels:
-	$(PYTHON) -m ares.wheels $(or $(WHEELS),wheels) --for $(FOR) --python $(PY) --platform $(PLATFORM) --has $(HAS)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target .wheels-tools packaging
+	PYTHONPATH=.wheels-tools $(PYTHON) -m ares.wheels $(or $(WHEELS),wheels) --for $(FOR) --python $(PY) --platform $(PLATFORM) --has $(HAS)
 
 up: $(READY)
 	$(BIN)/ares up
@@ -51,4 +52,4 @@ down: $(READY)
 	$(BIN)/ares down
 
 clean:
-	rm -rf $(VENV) .gpu-packages .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .gpu-packages .wheels-tools .pytest_cache .mypy_cache .ruff_cache .hypothesis

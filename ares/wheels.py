@@ -3,26 +3,24 @@
 Covered: the packages of `make gpu` (the dependency group `gpu` of pyproject.toml) or of `make setup`, and their
 dependencies, resolved wheel by wheel: what the machine has is not downloaded, and versions that conflict with it are
 skipped. Not covered: source packages, and backtracking to another version for another package's sake (an error names
-the package). Only Python's standard library and pip are needed.
+the package). Only Python's standard library, pip and `packaging` are needed.
 
     python -m ares.wheels FOLDER --for gpu --python 3.12 --platform manylinux_2_28_x86_64 --has torch==2.10.0 …
 """
 
 import argparse
-import email.parser
 import re
 import subprocess
 import sys
 import tempfile
 import tomllib
-import zipfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any
 
-from pip._vendor.packaging.requirements import Requirement
-from pip._vendor.packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 OLDEST = 5
@@ -45,40 +43,15 @@ class Target:
         """What the markers of requirements are evaluated with."""
         return {
             "python_version": self.python, "python_full_version": f"{self.python}.0", "sys_platform": "linux",
-            "platform_system": "Linux", "os_name": "posix", "platform_machine": _machine(self.platform),
-            "implementation_name": "cpython", "platform_python_implementation": "CPython", "extra": extra,
+            "platform_system": "Linux", "platform_machine": "".join(re.findall("x86_64|aarch64", self.platform)),
+            "os_name": "posix", "implementation_name": "cpython", "platform_python_implementation": "CPython",
+            "extra": extra,
         }  # fmt: skip
 
-    def options(self) -> list[str]:
-        """pip's options for wheels that fit."""
-        options = ["--only-binary=:all:", "--implementation", "cp", "--python-version", self.python]
-        return options + [word for platform in platforms(self.platform) for word in ("--platform", platform)]
-
-
-@dataclass
-class PackageRequest:
-    """The requirements on a package so far."""
-
-    requirements: list[Requirement] = field(default_factory=list)
-    passed_over: list[str] = field(default_factory=list)
-    wheel: Path | None = None
-
-    @property
-    def extras(self) -> set[str]:
-        """Of all requirements."""
-        return {extra for requirement in self.requirements for extra in requirement.extras}
-
-    def asked(self, name: str) -> str:
-        """One requirement for pip."""
-        specifiers = [str(each.specifier) for each in self.requirements if str(each.specifier)]
-        return name + ",".join([*specifiers, *(f"!={version}" for version in self.passed_over)])
-
-    def suits(self) -> bool:
-        """Whether the wheel that was found meets all requirements."""
-        return self.wheel is not None and all(
-            each.specifier.contains(parse_wheel_filename(self.wheel.name)[1], prereleases=True)
-            for each in self.requirements
-        )
+    def agrees(self, requirement: Requirement) -> bool:
+        """Whether the version that it has, if any, meets a requirement."""
+        version = self.has.get(canonicalize_name(requirement.name))
+        return version is None or requirement.specifier.contains(version, prereleases=True)
 
 
 def platforms(newest: str) -> list[str]:
@@ -104,68 +77,6 @@ def requirements(purpose: str) -> list[Requirement]:
     return [Requirement(text) for text in [*texts, *_of_extras(extras, ["dev", "vllm"])]]
 
 
-def collect(wanted: Iterable[Requirement], target: Target, folder: Path) -> list[Path]:
-    """Fill a folder with the wanted wheels and their dependencies. Raises ValueError if nothing fits."""
-    packages: dict[str, PackageRequest] = {}
-    waiting = list(wanted)
-    while waiting:
-        requirement = waiting.pop()
-        name = canonicalize_name(requirement.name)
-        if name in target.has:
-            continue
-        package = packages.setdefault(name, PackageRequest())
-        known = package.suits() and requirement.extras <= package.extras
-        package.requirements.append(requirement)
-        if known and package.suits():
-            continue
-        waiting += _found(name, package, target, folder)
-    return [package.wheel for package in packages.values() if package.wheel is not None]
-
-
-def _found(name: str, package: PackageRequest, target: Target, folder: Path) -> list[Requirement]:
-    """Download a suitable wheel; returns what it needs. Versions that conflict with what the target has are skipped."""
-    while True:
-        if not package.suits():
-            if package.wheel is not None:
-                package.wheel.unlink()
-            package.wheel = _download(package.asked(name), target, folder)
-        assert package.wheel is not None
-        needed = list(_needed(package.wheel, package.extras, target))
-        if all(_agrees(requirement, target) for requirement in needed):
-            return needed
-        package.passed_over.append(str(parse_wheel_filename(package.wheel.name)[1]))
-        package.wheel.unlink()
-        package.wheel = None
-
-
-def _agrees(requirement: Requirement, target: Target) -> bool:
-    version = target.has.get(canonicalize_name(requirement.name))
-    return version is None or requirement.specifier.contains(version, prereleases=True)
-
-
-def _needed(wheel: Path, extras: Iterable[str], target: Target) -> Iterator[Requirement]:
-    """Requirements of a wheel on the target."""
-    with zipfile.ZipFile(wheel) as opened:
-        name = next(each for each in opened.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", each))
-        metadata = email.parser.BytesParser().parsebytes(opened.read(name), headersonly=True)
-    for text in metadata.get_all("Requires-Dist") or []:
-        requirement = Requirement(text)
-        marker: Any = requirement.marker
-        if marker is None or any(marker.evaluate(target.environment(extra)) for extra in ("", *extras)):
-            yield requirement
-
-
-def _download(asked: str, target: Target, folder: Path) -> Path:
-    with tempfile.TemporaryDirectory(dir=folder) as beside:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-                   "--dest", beside, *target.options(), asked]  # fmt: skip
-        ended = subprocess.run(command, capture_output=True, text=True)
-        if ended.returncode:
-            raise ValueError(f"no wheel of {asked} for Python {target.python} on {target.platform}: {ended.stderr}")
-        (wheel,) = Path(beside).iterdir()
-        return wheel.replace(folder / wheel.name)
-
-
 def _of_extras(extras: dict[str, list[str]], names: Iterable[str]) -> Iterator[str]:
     """Requirements of the project's extras; some name others of its own."""
     for name in names:
@@ -174,8 +85,75 @@ def _of_extras(extras: dict[str, list[str]], names: Iterable[str]) -> Iterator[s
             yield from _of_extras(extras, own[1].split(",")) if own else [text]
 
 
-def _machine(platform: str) -> str:
-    return next((name for name in ("x86_64", "aarch64") if platform.endswith(name)), platform)
+def collect(wanted: Iterable[Requirement], target: Target, folder: Path) -> list[Path]:
+    """Fill a folder with the wanted wheels and their dependencies. Raises ValueError if nothing fits."""
+    asked: dict[str, list[Requirement]] = {}
+    wheels: dict[str, Path] = {}
+    waiting = list(wanted)
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        if name in target.has:
+            continue
+        before = asked.setdefault(name, [])
+        is_known = requirement.extras <= _extras(before) and name in wheels and _suits(wheels[name], [requirement])
+        before.append(requirement)
+        if not is_known:
+            wheels[name], needed = _find(name, before, wheels.get(name), target, folder)
+            waiting += needed
+    return list(wheels.values())
+
+
+def _find(
+    name: str, asked: list[Requirement], wheel: Path | None, target: Target, folder: Path
+) -> tuple[Path, list[Requirement]]:
+    """A wheel that meets all requirements on a package, downloaded unless `wheel` does, and what it needs.
+
+    Versions that conflict with what the target has are skipped.
+    """
+    specifiers = [str(each.specifier) for each in asked if str(each.specifier)]
+    while True:
+        if wheel is None or not _suits(wheel, asked):
+            if wheel is not None:
+                wheel.unlink()
+            wheel = _download(name + ",".join(specifiers), target, folder)
+        needed = list(_needed(wheel, _extras(asked), target))
+        if all(map(target.agrees, needed)):
+            return wheel, needed
+        specifiers.append(f"!={parse_wheel_filename(wheel.name)[1]}")
+        wheel.unlink()
+        wheel = None
+
+
+def _extras(asked: list[Requirement]) -> set[str]:
+    return {extra for requirement in asked for extra in requirement.extras}
+
+
+def _suits(wheel: Path, asked: list[Requirement]) -> bool:
+    _, version, *_ = parse_wheel_filename(wheel.name)
+    return all(requirement.specifier.contains(version, prereleases=True) for requirement in asked)
+
+
+def _needed(wheel: Path, extras: Iterable[str], target: Target) -> Iterator[Requirement]:
+    """Requirements of a wheel on the target."""
+    (distribution,) = distributions(path=[str(wheel)])
+    for requirement in map(Requirement, distribution.requires or []):
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate(target.environment(extra)) for extra in ("", *extras)):
+            yield requirement
+
+
+def _download(asked: str, target: Target, folder: Path) -> Path:
+    tags = [word for platform in platforms(target.platform) for word in ("--platform", platform)]
+    with tempfile.TemporaryDirectory(dir=folder) as beside:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+                   "--only-binary=:all:", "--implementation", "cp", "--python-version", target.python, *tags,
+                   "--dest", beside, asked]  # fmt: skip
+        ended = subprocess.run(command, capture_output=True, text=True)
+        if ended.returncode:
+            raise ValueError(f"no wheel of {asked} for Python {target.python} on {target.platform}: {ended.stderr}")
+        (wheel,) = Path(beside).iterdir()
+        return wheel.replace(folder / wheel.name)
 
 
 def main() -> None:
@@ -186,13 +164,11 @@ def main() -> None:
     parser.add_argument("--platform", default="manylinux_2_28_x86_64")
     parser.add_argument("--has", nargs="*", default=[], metavar="NAME[==VERSION]")
     asked = parser.parse_args()
-    has: dict[str, str | None] = {}
-    for name, _, version in (each.partition("==") for each in asked.has):
-        has[canonicalize_name(name)] = version or None
+    has = {canonicalize_name(name): version or None
+           for name, _, version in (each.partition("==") for each in asked.has)}  # fmt: skip
     asked.folder.mkdir(parents=True, exist_ok=True)
-    target = Target(asked.python, asked.platform, has)
     try:
-        wheels = collect(requirements(asked.purpose), target, asked.folder)
+        wheels = collect(requirements(asked.purpose), Target(asked.python, asked.platform, dict(has)), asked.folder)
     except ValueError as error:
         sys.exit(str(error))
     size = sum(wheel.stat().st_size for wheel in wheels)
