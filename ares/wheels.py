@@ -164,11 +164,12 @@ def main() -> None:
     parser.add_argument("--platform", default="manylinux_2_28_x86_64")
     parser.add_argument("--has", nargs="*", default=[], metavar="NAME[==VERSION]")
     asked = parser.parse_args()
-    has = {canonicalize_name(name): version or None
-           for name, _, version in (each.partition("==") for each in asked.has)}  # fmt: skip
+    has: dict[str, str | None] = {}
+    for name, _, version in (each.partition("==") for each in asked.has):
+        has[canonicalize_name(name)] = version or None
     asked.folder.mkdir(parents=True, exist_ok=True)
     try:
-        wheels = collect(requirements(asked.purpose), Target(asked.python, asked.platform, dict(has)), asked.folder)
+        wheels = collect(requirements(asked.purpose), Target(asked.python, asked.platform, has), asked.folder)
     except ValueError as error:
         sys.exit(str(error))
     size = sum(wheel.stat().st_size for wheel in wheels)

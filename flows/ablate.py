@@ -21,10 +21,10 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.settings import PREFECT_API_URL
+from rich.console import Console
 
 from ares.ablations import (
     Ablation,
-    AblationDisplay,
     Child,
     ParentRun,
     check_fixed,
@@ -37,6 +37,7 @@ from ares.ablations import (
 )
 from ares.config import Override, differences
 from ares.errors import UserError
+from ares.reports import bars, console
 from ares.runs import Run, drawn_identity, read_config, run_status, share_bootstrap
 from ares.store import RunStore, StoreError, runs_directory
 from ares.workers import runs_that_fit
@@ -46,7 +47,19 @@ from flows.run_log import run_log
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""Between checks for a bootstrap that another child waits for."""
+"""Between looks at the running children's commits, for the display and for a bootstrap that another child waits for."""
+CHILD = """
+import sys
+from rewards.child_process import end_with
+end_with(int(sys.argv.pop(1)), code=1)
+from flows.cli.main import main
+main()
+"""
+"""`ares …` in a process that ends with its parent, which is the first argument.
+
+A parent that is asked to stop ends its children itself; one that is killed cannot. The run then ends as if its machine
+had died, and resumes from its last commit.
+"""
 LOGS = "logs"
 """Folder of the children's output, in the ablation's."""
 VERDICTS = "verdicts.sqlite"
@@ -60,13 +73,7 @@ class ChildFailed(UserError, RuntimeError):
 
 
 class ChildrenFailed(UserError, RuntimeError):
-    """Some children failed. The others are finished; `result` is what `ablate` returned."""
-
-    def __init__(self, result: dict[str, Any]) -> None:
-        failed = result["failed"]
-        first, error = next(iter(failed.items()))
-        super().__init__(f"{len(failed)} of {len(failed) + len(result['finished'])} children failed; {first}: {error}")
-        self.result = result
+    """Some children failed. The others are finished, and the report is written."""
 
 
 @dataclass
@@ -115,68 +122,60 @@ def prepare(
 async def run_ablation(
     ablation: str, overrides: list[str] | None, name: str | None, parallel: int | None
 ) -> dict[str, Any]:
-    """The body of the flow in flows/deployed.py. Raises ChildrenFailed, and what `prepare` raises."""
-    with run_log():
-        result = await ablate(prepare(ablation, overrides, name, parallel))
-        logger.info("%s; report: %s", result["conclusion"], result["report"])
-        if result["failed"]:
-            raise ChildrenFailed(result)
-        return result
+    """The body of the flow in flows/deployed.py: train every child to its last step and write the report.
 
-
-async def ablate(plan: Plan) -> dict[str, Any]:
-    """Train every child to its last step and write the report. If a child fails, the others continue.
-
-    Returns the names of finished children, the errors of failed ones, the conclusion and the report's path.
+    Returns the conclusion and the report's path. If a child fails, the others continue, and ChildrenFailed is raised at
+    the end. Raises what `prepare` raises, too.
     """
-    with RunStore(plan.folder).lock():
-        parent = ParentRun(plan.ablation, plan.children[0].config, plan.folder, plan.extra)
-        status, files = "KILLED", []
-        try:
-            failed = await _train_children(plan, parent.id)
-            rows = read_rows(plan.ablation.name, parent.uri)
-            files = write_report(rows, plan.folder / "report.html")
-            status = "FAILED" if failed else "FINISHED"
-        finally:
-            parent.close(status, files)
-        conclusion = conclude(rows)
-        await show_report(plan.ablation.name, conclusion, files[0], parent.page)
-    return {
-        "ablation": plan.ablation.name,
-        "finished": [child.name for child in plan.children if child.name not in failed],
-        "failed": failed,
-        "conclusion": conclusion,
-        "report": str(files[0]),
-    }
+    with run_log():
+        plan, terminal = prepare(ablation, overrides, name, parallel), console()
+        with RunStore(plan.folder).lock():
+            parent = ParentRun(plan.ablation, plan.children[0].config, plan.folder, plan.extra)
+            status, files = "KILLED", []
+            try:
+                failed = await _train_children(plan, parent.id, terminal)
+                rows = read_rows(plan.ablation.name, parent.uri)
+                files = write_report(rows, plan.folder / "report.html")
+                status = "FAILED" if failed else "FINISHED"
+            finally:
+                parent.close(status, files)
+            conclusion = conclude(rows)
+            await show_report(plan.ablation.name, conclusion, files[0], parent.page)
+        terminal.print(f"\n{conclusion}\nreport: {files[0]}", markup=False)
+        logger.info("%s; report: %s", conclusion, files[0])
+        if failed:
+            first, error = next(iter(failed.items()))
+            raise ChildrenFailed(f"{len(failed)} of {len(plan.children)} children failed; {first}: {error}")
+        return {"conclusion": conclusion, "report": str(files[0])}
 
 
-async def _train_children(plan: Plan, parent_run: str) -> dict[str, str]:
+async def _train_children(plan: Plan, parent_run: str, terminal: Console) -> dict[str, str]:
     """Train the unfinished children, in order and as many at a time as fit; returns the error of each that failed."""
-    (plan.folder / LOGS).mkdir(exist_ok=True)
-    failed: dict[str, str] = {}
-    display = AblationDisplay(plan.ablation, plan.children, plan.parallel)
+    logs, failed = plan.folder / LOGS, dict[str, str]()
+    logs.mkdir(exist_ok=True)
+    terminal.print(f"{len(plan.children)} children, {plan.parallel} at a time; logs: {logs}", markup=False)
 
     async def train(child: Child) -> None:
-        following = asyncio.create_task(display.follow(child))
+        tell(child, "started")
         try:
             _take_bootstrap(plan, child)
-            logger.info("%s started", child.name)
             await train_child.with_options(task_run_name=child.name)(child, parent_run, plan.folder)
-            display.finish(child)
-            logger.info("%s finished", child.name)
+            tell(child, "finished")
         except (ChildFailed, StoreError) as error:
-            display.fail(child, str(error))
-            logger.warning("%s failed: %s", child.name, error)
+            tell(child, f"failed: {error}", logging.WARNING)
             failed[child.name] = str(error)
-        finally:
-            following.cancel()
+
+    def tell(child: Child, what: str, level: int = logging.INFO) -> None:
+        terminal.print(f"{child.name}: {what}", markup=False)
+        logger.log(level, "%s: %s", child.name, what)
 
     waiting = [child for child in plan.children if not _is_finished(child)]
     running: dict[asyncio.Task[None], Child] = {}
-    with display.progress:
+    with bars(terminal) as progress:
+        shown = {child.name: progress.add_task(child.name, total=child.config.train.steps) for child in waiting}
         for child in plan.children:
             if child not in waiting:
-                display.keep(child)
+                tell(child, "kept, finished before")
         try:
             async with asyncio.TaskGroup() as group:
                 while waiting or running:
@@ -184,9 +183,11 @@ async def _train_children(plan: Plan, parent_run: str) -> dict[str, str]:
                     if is_free and (following := _choose_next(plan, waiting, running.values())) is not None:
                         waiting.remove(following)
                         running[group.create_task(train(following))] = following
-                    else:
-                        await asyncio.wait(running, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-                        running = {task: child for task, child in running.items() if not task.done()}
+                        continue
+                    await asyncio.wait(running, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                    for child in running.values():
+                        progress.update(shown[child.name], completed=max(_store(child).committed_steps(), default=0))
+                    running = {task: child for task, child in running.items() if not task.done()}
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from errors
     for child in plan.children:
@@ -220,7 +221,7 @@ async def train_child(child: Child, parent_run: str, folder: Path) -> None:
     given = {"tracking.parent_run": parent_run, "tracking.tags": tags}
     if child.config.reward.judges_programs:
         given["reward.code.verdicts"] = str((folder / VERDICTS).absolute())
-    command = [sys.executable, "-m", "flows.ablate_child", str(os.getpid()), "train", child.profile, *child.overrides,
+    command = [sys.executable, "-c", CHILD, str(os.getpid()), "train", child.profile, *child.overrides,
                *(f"{name}={json.dumps(value)}" for name, value in given.items()), "--run", child.name]  # fmt: skip
     # All share one API: this process's own, or the user's server.
     api = PREFECT_API_URL.value()

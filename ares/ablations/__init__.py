@@ -4,8 +4,7 @@ Not covered: training the children (flows/ablate.py).
 """
 
 from ares.ablations.definition import Ablation, Child, list_ablations, list_children, read_ablation
-from ares.ablations.display import AblationDisplay
-from ares.ablations.report import write_page, write_report
+from ares.ablations.report import write_report
 from ares.ablations.rows import read_rows
 from ares.ablations.tables import read_csv
 from ares.ablations.tracking import ParentRun, check_fixed, complete_entry
@@ -13,7 +12,6 @@ from ares.ablations.wording import conclude
 
 __all__ = [
     "Ablation",
-    "AblationDisplay",
     "Child",
     "ParentRun",
     "check_fixed",
@@ -24,6 +22,5 @@ __all__ = [
     "read_ablation",
     "read_csv",
     "read_rows",
-    "write_page",
     "write_report",
 ]

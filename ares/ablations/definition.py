@@ -5,7 +5,6 @@ compared. docs/ablations.md shows a file. Not covered: running the children (flo
 (ares/ablations/comparison.py).
 """
 
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,12 +17,12 @@ from ares.config import (
     ConfigError,
     Override,
     Strict,
-    explained,
+    explain,
     fingerprint,
     is_there,
     load,
+    nearest,
     read_yaml,
-    reason,
 )
 from ares.store import RULE, is_name
 
@@ -60,7 +59,7 @@ class Ablation(Strict):
     seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
     """train.seed of each child of a variant. Intervals and claims need two or more."""
     baseline: Name | None = None
-    """The variant that each other one is compared with, seed by seed. None: intervals of all are compared, unpaired."""
+    """The variant that each other one is compared with, seed by seed. None: the first one."""
     primary: str = Field("val/accuracy", validation_alias=AliasChoices("primary", "metric"))
     """The metric that a claim is made about, at the last step; `area/METRIC`: its mean over the tokens sampled on the
     way. It is stored before the first child starts, and stays. (`metric` in files of before 2026-11-23.)"""
@@ -84,11 +83,14 @@ class Ablation(Strict):
 
     @model_validator(mode="after")
     def _check_baseline(self) -> "Ablation":
-        if self.baseline is not None and self.baseline not in self.variants:
-            raise ValueError(f"baseline: {self.baseline!r} is none of the variants ({', '.join(self.variants)})")
-        if self.baseline is None and (self.no_worse or self.interaction):
-            raise ValueError("no_worse and interaction are told of differences from a `baseline`, which is missing")
+        if self.against not in self.variants:
+            raise ValueError(f"baseline: {self.against!r} is none of the variants ({', '.join(self.variants)})")
         return self
+
+    @property
+    def against(self) -> str:
+        """The baseline."""
+        return self.baseline or next(iter(self.variants))
 
     @property
     def metric(self) -> str:
@@ -97,9 +99,9 @@ class Ablation(Strict):
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """What is fixed before the first child starts."""
-        of_words = {"primary": self.primary, "maximise": self.maximise, "baseline": self.baseline}
-        return of_words | {"no_worse": self.no_worse, "interaction": self.interaction and list(self.interaction)}
+        """What is fixed before the first child starts, as JSON holds it."""
+        named = self.model_dump(mode="json", include={"primary", "maximise", "no_worse", "interaction"})
+        return named | {"baseline": self.against}
 
     @property
     def judged(self) -> set[str]:
@@ -131,16 +133,14 @@ def read_ablation(ablation: str, name: str | None = None) -> tuple[Ablation, Pat
     """
     path = Path(ablation) if ablation.endswith((".yaml", ".yml")) else ABLATIONS / f"{ablation}.yaml"
     if not is_there(path):
-        close = difflib.get_close_matches(ablation, list_ablations(), 1)
-        hint = f" Did you mean {close[0]}?" if close else ""
-        raise ConfigError(f"There is no ablation {ablation!r} (ablations: {', '.join(list_ablations())}).{hint}")
+        raise ConfigError(f"There is no ablation {ablation!r} ({nearest(ablation, list_ablations())})")
     fields = read_yaml(path)
     if not isinstance(fields, dict):
         raise ConfigError(f"{path}: an ablation is a mapping ({', '.join(Ablation.model_fields)})")
     try:
         return Ablation.model_validate(fields if name is None else fields | {"name": name}), path
     except ValidationError as error:
-        raise ConfigError(f"{path}: " + "; ".join(_explain(problem) for problem in error.errors())) from error
+        raise ConfigError(f"{path}: {explain(error, Ablation)}") from error
 
 
 def list_children(ablation: Ablation, source: Path, extra: list[Override] | None = None) -> list[Child]:
@@ -149,15 +149,13 @@ def list_children(ablation: Ablation, source: Path, extra: list[Override] | None
     Seeds vary slowest, so that every variant has a finished child early. Raises ConfigError naming the file, the
     variant and the field.
     """
-    for override in [*ablation.overrides, *(extra or [])]:
-        if _sets(override, OWN):
-            raise ConfigError(
-                f"{source}: overrides: {override!r} is set by the ablation itself (see `seeds`, `name`, `equal_tokens`)"
-            )
-    for variant, overrides in ablation.variants.items():
-        for override in overrides:
-            if _sets(override, OWN + COMMON_ONLY):
-                raise ConfigError(f"{source}: variant {variant!r}: {override!r} may not differ between variants")
+    places: dict[str, tuple[list[Override], tuple[str, ...]]] = {
+        "overrides": ([*ablation.overrides, *(extra or [])], OWN)
+    }
+    places |= {f"variant {variant!r}": (of, OWN + COMMON_ONLY) for variant, of in ablation.variants.items()}
+    for place, (overrides, fixed) in places.items():
+        if wrong := [override for override in overrides if _sets(override, fixed)]:
+            raise ConfigError(f"{source}: {place}: {wrong[0]!r} is set by the ablation, or for all variants alike")
     children = [_resolve(ablation, source, variant, seed, extra or []) for seed in ablation.seeds
                 for variant in ablation.variants]  # fmt: skip
     seen: dict[str, Child] = {}
@@ -169,28 +167,27 @@ def list_children(ablation: Ablation, source: Path, extra: list[Override] | None
                 "setting that changes results"
             )
     for metric in sorted(ablation.judged):
-        if (need := _find_need(metric, children[0].config)) is not None:
-            raise ConfigError(f"{source}: metric {metric!r} {need}")
+        if need := _find_need(metric, children[0].config):
+            raise ConfigError(f"{source}: metric {metric!r} needs {need}")
     return children
 
 
 def _find_need(metric: str, config: Config) -> str | None:
-    """What a metric of held-out problems needs that the settings do not give."""
+    """The settings that a metric of held-out problems needs and that are missing."""
+    data, validation = config.data, config.validation
     place, _, rest = metric.partition("/")
+    name, of_a_set, _ = rest.partition("/")
     if place != "val":
         return None
-    if config.data.validation is None:
-        return "needs held-out problems: set data.validation"
-    if metric == "val/second_turn/accuracy":
-        return None if config.validation.turns > 1 else "is measured with validation.turns=2"
-    if metric == "val/few_steps/accuracy":
-        return None if config.validation.few_steps is not None else "is measured with validation.few_steps=…"
-    name, of_a_set, _ = rest.partition("/")
-    names = config.data.held_out_names
-    if not of_a_set or name in (*names, "error"):
+    if data.validation is None:
+        return "held-out problems: set data.validation"
+    if not of_a_set or name in ("error", *data.held_out_names):
         return None
-    known = f"those of data.validation are {', '.join(names)}" if names else "data.validation names none"
-    return f"needs a held-out set called {name!r}: {known}"
+    if name == "second_turn":
+        return "validation.turns=2" if validation.turns == 1 else None
+    if name == "few_steps":
+        return "validation.few_steps" if validation.few_steps is None else None
+    return f"a held-out set called {name!r} (data.validation names {', '.join(data.held_out_names) or 'none'})"
 
 
 def _resolve(ablation: Ablation, source: Path, variant: str, seed: int, extra: list[Override]) -> Child:
@@ -210,11 +207,3 @@ def _sets(override: Override, fields: tuple[str, ...]) -> bool:
     """Whether the override sets one of the fields, something in one, or a section that holds one."""
     name = override.partition("=")[0]
     return any(f"{name}.".startswith(f"{field.rstrip('.')}.") or field.startswith(f"{name}.") for field in fields)
-
-
-def _explain(problem: Any) -> str:
-    names = [str(part) for part in problem["loc"]]
-    if not names:
-        return reason(problem)
-    where = f"variant {names[1]!r}" if names[0] == "variants" and len(names) > 1 else names[0]
-    return explained(problem, where, Ablation.model_fields)

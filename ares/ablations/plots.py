@@ -6,20 +6,18 @@ the lowest to the highest seed: a range, not an interval. Not covered: which met
 """
 
 import io
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
 import matplotlib
 
 matplotlib.use("Agg")
-import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ares.ablations.rows import ChildRows
 from ares.ablations.statistics import Difference
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6b6b6b", "#8c510a")
@@ -31,8 +29,6 @@ STYLE = {
     "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
 }  # fmt: skip
 T = TypeVar("T")
-Series = dict[str, list[ChildRows]]
-"""The children of each variant, in order."""
 
 
 def draw_differences(baseline: str, order: list[str], panels: list[tuple[str, dict[str, Difference], float]]) -> str:
@@ -61,48 +57,48 @@ def draw_differences(baseline: str, order: list[str], panels: list[tuple[str, di
         axis.set_xlabel(f"difference from {baseline}")
         axis.grid(True, axis="x")
 
-    return _write_svg(_draw_panels(panels, draw, 2, 0.7 + 0.26 * len(shown)))
+    return _draw_panels(panels, draw, 2, 0.7 + 0.26 * len(shown))
 
 
-def draw_curves(variants: Series, panels: list[tuple[str, str, int]], columns: int, height: float, legend: bool) -> str:
-    """One panel a metric, given as (metric, title, steps of the running mean); returns SVG."""
+def draw_curves(variants: dict[str, list[pd.DataFrame]], panels: list[tuple[str, str, int]], columns: int,
+                height: float, legend: bool) -> str:  # fmt: skip
+    """One panel a metric, given as (metric, title, steps of the running mean); returns SVG, "" without any.
+
+    variants: for each, the rows of its children (ares/ablations/rows.py).
+    """
+    if not panels:
+        return ""
 
     def draw(axis: Axes, panel: tuple[str, str, int]) -> None:
         metric, title, window = panel
         for place, (variant, children) in enumerate(variants.items()):
-            seeds = smooth(children, metric, window)
+            seeds = smooth([rows[metric] for rows in children if metric in rows], window)
             if seeds.empty:
                 continue
             color, style = PALETTE[place % len(PALETTE)], "-" if place < len(PALETTE) else "--"
             marker = "o" if len(seeds) <= 12 else None
             axis.plot(seeds.index, seeds.mean(axis=1), style, color=color, lw=1.8, marker=marker, ms=3.5, label=variant)
-            if seeds.shape[1] > 1:
-                low, high = seeds.min(axis=1), seeds.max(axis=1)
-                axis.fill_between(seeds.index, low, high, color=color, alpha=0.15, lw=0)
+            axis.fill_between(seeds.index, seeds.min(axis=1), seeds.max(axis=1), color=color, alpha=0.15, lw=0)
         axis.set_title(title)
         axis.grid(True)
         axis.set_xlabel("step")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
-    figure = _draw_panels(panels, draw, columns, height)
-    if legend:
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper left", ncols=min(len(labels), 6), frameon=False)
-    return _write_svg(figure)
+    return _draw_panels(panels, draw, columns, height, legend)
 
 
-def smooth(children: list[ChildRows], metric: str, window: int) -> pd.DataFrame:
-    """The finite values of each seed that has any, a column each, as running means; a step that not all have is left
-    out."""
-    seeds = [rows[np.isfinite(rows)] for child in children if (rows := child.rows.get(metric)) is not None]
-    if not seeds:
-        return pd.DataFrame()
-    return pd.concat([rows.rolling(window, min_periods=1).mean() for rows in seeds], axis=1).dropna().sort_index()
+def smooth(seeds: list[pd.Series], window: int) -> pd.DataFrame:
+    """The finite values of each seed, a column each, as running means; a step that not all have is left out."""
+    finite = [values.mask(values.abs() == math.inf).dropna() for values in seeds]
+    means = [values.rolling(window, min_periods=1).mean() for values in finite]
+    return pd.concat(means, axis=1, join="inner").sort_index() if means else pd.DataFrame()
 
 
-def _draw_panels(panels: list[T], draw: Callable[[Axes, T], None], columns: int, height: float) -> Figure:
+def _draw_panels(panels: list[T], draw: Callable[[Axes, T], None], columns: int, height: float,
+                 legend: bool = False) -> str:  # fmt: skip
+    """A figure with a panel for each of `panels`, as SVG; the legend is the first panel's."""
     columns = min(columns, len(panels))
-    rows = -(-len(panels) // columns)
+    rows, text = math.ceil(len(panels) / columns), io.StringIO()
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(
             rows, columns, figsize=(10.4, height * rows + 0.5), layout="constrained", squeeze=False
@@ -111,12 +107,9 @@ def _draw_panels(panels: list[T], draw: Callable[[Axes, T], None], columns: int,
             draw(axis, panel)
         for axis in axes.flat[len(panels) :]:
             axis.remove()
-    return figure
-
-
-def _write_svg(figure: Figure) -> str:
-    text = io.StringIO()
-    with plt.rc_context(STYLE):
+        if legend:
+            handles, labels = axes.flat[0].get_legend_handles_labels()
+            figure.legend(handles, labels, loc="outside upper left", ncols=min(len(labels), 6), frameon=False)
         figure.savefig(text, format="svg", metadata={"Date": None})
     plt.close(figure)
     return text.getvalue()

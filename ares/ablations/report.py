@@ -7,20 +7,13 @@ intervals over seeds, and for every number the MLflow rows it came from. Not cov
 """
 
 import base64
-import os
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ares.ablations.comparison import (
-    compare,
-    compare_margins,
-    find_primary,
-    find_values,
-    find_weights,
-)
-from ares.ablations.measures import RULES, Measure, find_finished, find_last_step, list_measures
+from ares.ablations.comparison import compare, find_values, find_weights, list_margin_measures
+from ares.ablations.measures import RULES, Measure, find_finished, find_last_step, find_primary, list_measures
 from ares.ablations.plots import PALETTE, draw_curves, draw_differences
 from ares.ablations.rows import AblationRows
 from ares.ablations.tables import problems_path, write_problems, write_rows
@@ -42,46 +35,35 @@ Table = list[tuple[Cell, dict[str, Cell]]]
 """Lines of a title and a cell by variant."""
 
 
-def write_report(ablation: AblationRows, target: Path) -> list[Path]:
-    """Write the report as `target` (.html), its rows beside it (.csv) and, where there are any, the held-out problems
-    of the primary metric (-problems.csv) and the picture of what differs from the baseline (.svg); returns the files.
+def write_report(ablation: AblationRows, target: Path, rows: Path | None = None) -> list[Path]:
+    """Write the report as `target` (.html) and the picture of what differs from the baseline beside it (.svg).
+
+    Its rows (.csv) and, where there are any, the held-out problems of the primary metric (-problems.csv) are written
+    beside it too, unless the report is of a file of `rows`. Returns the files.
     """
-    rows = target.with_suffix(".csv")
-    beside = _write_files({rows: write_rows(ablation), problems_path(rows): write_problems(ablation)})
-    page, *picture = write_page(ablation, target, rows)
-    return [page, *beside, *picture]
-
-
-def write_page(ablation: AblationRows, target: Path, rows: Path) -> list[Path]:
-    """Write the report and its picture only, from rows that were read from a file; returns the files."""
-    picture = draw_named_differences(ablation)
-    return _write_files({target: render(ablation, rows.name, picture), target.with_suffix(".svg"): picture})
-
-
-def _write_files(texts: dict[Path, str]) -> list[Path]:
-    """Write the texts that are not empty; returns their files. Raises StoreError."""
+    csv, picture = target.with_suffix(".csv"), draw_named_differences(ablation)
+    texts = {target: render(ablation, (rows or csv).name, picture)}
+    if rows is None:
+        texts |= {csv: write_rows(ablation), problems_path(csv): write_problems(ablation)}
+    texts[target.with_suffix(".svg")] = picture
     written = [file for file, text in texts.items() if text]
-    for file in written:
-        temporary = file.with_name(f".{file.name}.partial")
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(texts[file], encoding="utf-8")
-            os.replace(temporary, file)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise StoreError(f"{file}: the report cannot be written: {error.strerror}") from error
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for file in written:
+            file.write_text(texts[file], encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"{target}: the report cannot be written: {error.strerror}") from error
     return written
 
 
 def draw_named_differences(ablation: AblationRows) -> str:
     """The differences that were named beforehand, as SVG: the primary one and those with a margin; "" if there is
-    nothing to compare with a baseline."""
-    definition, measure = ablation.definition, find_primary(ablation)
-    panels = {measure.title: (compare(ablation, measure).of, 0.0)}
-    for metric, differences in compare_margins(ablation).items():
-        panels[metric] = (differences.of, definition.no_worse[metric])
+    nothing to compare with the baseline."""
+    definition, primary = ablation.definition, find_primary(ablation)
+    panels = {measure.title: (compare(ablation, measure).of, definition.no_worse.get(measure.metric, 0.0))
+              for measure in (primary, *list_margin_measures(ablation))}  # fmt: skip
     shown = [(title, of, margin) for title, (of, margin) in panels.items() if of]
-    return draw_differences(str(definition.baseline), list(definition.variants), shown) if shown else ""
+    return draw_differences(definition.against, list(definition.variants), shown) if shown else ""
 
 
 def render(ablation: AblationRows, rows_name: str, picture: str = "") -> str:
@@ -89,17 +71,18 @@ def render(ablation: AblationRows, rows_name: str, picture: str = "") -> str:
     definition, finished = ablation.definition, [child for child, _ in find_finished(ablation)]
     last, measures = find_last_step(ablation), list_measures(definition.primary, ablation.logged)
     wanted = [(variant, seed) for variant in definition.variants for seed in definition.seeds]
-    here = {(child.variant, child.seed) for child in ablation.children}
+    here = {child.key for child in ablation.children}
     # Unfinished children would cut the curves' means short.
     complete = {child.variant for child in finished}
-    drawn = {variant: [child for child in ablation.of(variant) if child in finished or variant not in complete]
-             for variant in definition.variants}  # fmt: skip
+    drawn = {
+        variant: [child.rows for child in ablation.children if child.variant == variant
+                  and (child in finished or variant not in complete)]
+        for variant in definition.variants
+    }  # fmt: skip
     window = max(1, (last or 0) // 20)
     panels = [(measure.metric, measure.title, window) for measure in measures[2:]
               if measure.how in ("tail", "mean") and measure.metric != definition.metric]  # fmt: skip
-    main_curve = ""
-    if definition.metric in ablation.logged:
-        main_curve = draw_curves(drawn, [(definition.metric, definition.metric, 1)], 1, 3.4, legend=True)
+    main_panel = [(definition.metric, definition.metric, 1)] if definition.metric in ablation.logged else []
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
@@ -118,8 +101,8 @@ def render(ablation: AblationRows, rows_name: str, picture: str = "") -> str:
         sources=[(measure, child, child.rows[measure.metric][weights.index], weights) for measure in measures
                  for child, weights in find_weights(ablation, measure) if len(weights)],
         differences=_embed(picture),
-        main_curve=_embed(main_curve),
-        curves=_embed(draw_curves(drawn, panels, 3, 2.3, legend=False) if panels else ""),
+        main_curve=_embed(draw_curves(drawn, main_panel, 1, 3.4, legend=True)),
+        curves=_embed(draw_curves(drawn, panels, 3, 2.3, legend=False)),
         window=window,
         page=mlflow_page(ablation.uri, runs_directory()),
         rows_name=rows_name,

@@ -5,13 +5,13 @@ step (a repeated step) the last. Not covered: what the values mean (ares/ablatio
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pandas as pd
 import yaml
 from mlflow import MlflowClient
@@ -27,6 +27,8 @@ TOKENS = "perf/total_num_tokens"
 """Sampled tokens of a step."""
 DEFINITION = "ares.ablation.definition"
 """Tag of an ablation's own MLflow run, the parent of its children's: its YAML."""
+Key = tuple[str, int]
+"""Variant and seed of a child."""
 MOST_ENTRIES = 50_000
 """MLflow returns no more runs of an experiment at once."""
 
@@ -46,15 +48,20 @@ class ChildRows:
     status: str
     code_version: str
     settings: dict[str, str]
-    rows: dict[str, pd.Series] = field(repr=False)
-    """By metric: its values by step, ascending."""
+    rows: pd.DataFrame = field(repr=False)
+    """A row a step and a column a metric. NaN: MLflow has no row; infinite: it has one that holds no number."""
     problems: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
     """The accuracy on each held-out problem, a row an evaluation's step and a column a problem."""
 
     @property
-    def step(self) -> int:
-        """The last step with any row; −1 without one."""
-        return max((int(rows.index[-1]) for rows in self.rows.values() if len(rows)), default=-1)
+    def key(self) -> Key:
+        """Variant and seed."""
+        return self.variant, self.seed
+
+    def last_step(self, metric: str) -> int | None:
+        """The last step with a row of the metric."""
+        steps = self.rows.get(metric, pd.Series(dtype=float)).dropna().index
+        return int(steps[-1]) if len(steps) else None
 
     def tokens_at(self, step: int) -> float:
         """Tokens sampled up to the end of a step, including the bootstrap."""
@@ -73,17 +80,13 @@ class AblationRows:
     command_line: str
     children: list[ChildRows]
     """In the definition's order: variant, then seed. Those that have not been started are missing."""
-    repeated: list[str]
+    repeated: list[str] = field(default_factory=list)
     """Children with more than one entry; the newest counts."""
 
     @property
     def logged(self) -> set[str]:
         """The metrics that any child has."""
-        return {name for child in self.children for name in child.rows}
-
-    def of(self, variant: str) -> list[ChildRows]:
-        """The children of a variant, by seed."""
-        return [child for child in self.children if child.variant == variant]
+        return {str(name) for child in self.children for name in child.rows}
 
     def find_differing_settings(self) -> pd.DataFrame:
         """The settings in which variants differ, a column a variant with any child; NaN where one has no such setting.
@@ -125,7 +128,7 @@ def read_rows(experiment: str, uri: str) -> AblationRows:
         newest = {(entry.data.tags["ares.variant"], int(entry.data.tags["ares.seed"])): entry for entry in mine[::-1]}
         wanted = [(variant, seed) for variant in definition.variants for seed in sorted(definition.seeds)]
         children = [_read_child(client, newest[key], *key) for key in wanted if key in newest]
-    counts = Counter(str(entry.info.run_name) for entry in mine)
+    names = [str(entry.info.run_name) for entry in mine]
     return AblationRows(
         uri=uri,
         experiment=experiment,
@@ -134,12 +137,16 @@ def read_rows(experiment: str, uri: str) -> AblationRows:
         definition=definition,
         command_line=parent.data.tags.get("ares.ablation.command_line", ""),
         children=children,
-        repeated=sorted(name for name, count in counts.items() if count > 1),
+        repeated=sorted({name for name in names if names.count(name) > 1}),
     )
 
 
 def _read_child(client: MlflowClient, entry: Entry, variant: str, seed: int) -> ChildRows:
-    run_id = str(entry.info.run_id)
+    run_id, by_metric = str(entry.info.run_id), {}
+    for metric in entry.data.metrics:
+        history = sorted(client.get_metric_history(run_id, metric), key=lambda row: row.timestamp)
+        values = {int(row.step): float(row.value) for row in history}
+        by_metric[metric] = pd.Series(values, dtype=float).fillna(np.inf)
     return ChildRows(
         run_id=run_id,
         name=str(entry.info.run_name),
@@ -148,15 +155,9 @@ def _read_child(client: MlflowClient, entry: Entry, variant: str, seed: int) -> 
         status=str(entry.info.status),
         code_version=str(entry.data.tags.get("ares.code_version", "unknown")),
         settings=dict(entry.data.params),
-        rows={metric: _read_metric(client, run_id, metric) for metric in entry.data.metrics},
+        rows=pd.DataFrame(by_metric).sort_index(),
         problems=_read_problems(client, run_id),
     )
-
-
-def _read_metric(client: MlflowClient, run_id: str, metric: str) -> pd.Series:
-    history = sorted(client.get_metric_history(run_id, metric), key=lambda row: row.timestamp)
-    last = {int(row.step): float(row.value) for row in history}
-    return pd.Series(last, dtype=float).sort_index()
 
 
 def _read_problems(client: MlflowClient, run_id: str) -> pd.DataFrame:

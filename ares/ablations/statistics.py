@@ -1,8 +1,8 @@
-"""What a few seeds can tell: differences from a baseline paired by seed, and intervals that are clear of each other.
+"""What a few seeds can tell: differences from a baseline, paired by seed.
 
 Covered: the t test of paired differences and a second one beside it, Holm's adjustment over variants, margins, how many
-seeds a claim might take, an unpaired winner. Not covered: where the numbers come from (ares/ablations/comparison.py),
-the wording (ares/ablations/wording.py).
+seeds a claim might take. Not covered: where the numbers come from (ares/ablations/comparison.py), the wording
+(ares/ablations/wording.py).
 
 Children of one seed share problems, initial weights and, until their responses diverge, every random draw: the effect
 of a seed on both cancels in the difference. A difference is claimed where p, adjusted over the variants (Holm 1979), is
@@ -168,20 +168,3 @@ def count_seeds_needed(difference: Difference, variants: int) -> int | None:
     half_widths = stats.t.ppf(1 - LEVEL / variants / 2, counts - 1) * difference.spread / np.sqrt(counts)
     enough = counts[half_widths < abs(difference.mean)]
     return int(enough[0]) if len(enough) else None
-
-
-def find_winner(values: Mapping[str, Sequence[float]], maximise: bool = True) -> str | None:
-    """The variant whose t interval over seeds is better than every other one's without overlap, if there is one.
-
-    Two 95 % intervals that do not touch are stronger evidence than a difference with p < .05 (for two equal spreads
-    about p < .01), which leaves room for comparing a few variants at once. It is no licence to look at many metrics.
-    """
-    if len(values) < 2:
-        return None
-    sign = 1.0 if maximise else -1.0
-    estimates = {name: estimate([sign * value for value in of]) for name, of in values.items()}
-    if not all(each.half_width for each in estimates.values()):  # one seed, or all seeds equal: the spread is unknown
-        return None
-    lows, highs = ({name: getattr(each, end) for name, each in estimates.items()} for end in ("low", "high"))
-    best = max(estimates, key=lambda name: estimates[name].mean)
-    return best if all(lows[best] > highs[name] for name in estimates if name != best) else None

@@ -6,8 +6,6 @@ beside it (a line for every child and evaluation, a column for every problem), a
 """
 
 import io
-from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +14,7 @@ import yaml
 from ares.ablations.comparison import find_primary, find_weights
 from ares.ablations.definition import Ablation
 from ares.ablations.measures import list_measures
-from ares.ablations.rows import TOKENS, AblationRows, ChildRows
+from ares.ablations.rows import TOKENS, AblationRows, ChildRows, Key
 from ares.config import ConfigError
 
 HEAD = "# "
@@ -42,20 +40,17 @@ def write_rows(ablation: AblationRows) -> str:
         "children": [{name: getattr(child, name) for name in OF_A_CHILD} for child in ablation.children],
     }
     lines = yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=110).splitlines()
-    # As text: an empty cell is no row, and `nan` is a row that holds no number.
-    tables = [
-        (child, pd.DataFrame({name: child.rows[name].map(repr) for name in names if name in child.rows}).sort_index())
-        for child in ablation.children
-    ]
-    return "".join(f"{HEAD}{line}\n" for line in lines) + _write_lines(tables, names)
+    tables = {child.key: child.rows.reindex(columns=names) for child in ablation.children}
+    return "".join(f"{HEAD}{line}\n" for line in lines) + _write_lines(tables)
 
 
 def write_problems(ablation: AblationRows) -> str:
     """The accuracy on each held-out problem at the evaluations that the primary metric is made of; "" without any."""
-    used = [(child, child.problems[child.problems.index.isin(weights.index)])
-            for child, weights in find_weights(ablation, find_primary(ablation))]  # fmt: skip
-    names = sorted({str(name) for _, table in used for name in table.columns[table.notna().any()]})
-    return _write_lines(used, names) if names else ""
+    used = {child.key: child.problems[child.problems.index.isin(weights.index)]
+            for child, weights in find_weights(ablation, find_primary(ablation))}  # fmt: skip
+    known = {key: table.dropna(axis=1, how="all") for key, table in used.items()}
+    names = sorted({str(name) for table in known.values() for name in table})
+    return _write_lines({key: table.reindex(columns=names) for key, table in used.items()}) if names else ""
 
 
 def read_csv(path: Path) -> AblationRows:
@@ -65,43 +60,36 @@ def read_csv(path: Path) -> AblationRows:
         lines = text.splitlines(keepends=True)
         head = yaml.safe_load("".join(line.removeprefix(HEAD) for line in lines if line.startswith(HEAD)))
         of = {name: head[name] for name in OF_AN_ABLATION} | {"definition": Ablation.model_validate(head["definition"])}
-        children = {
-            (each["variant"], each["seed"]): ChildRows(
-                **each, settings=dict(head["settings"][each["variant"]]), rows={}
-            )
-            for each in head["children"]
-        }
-        for key, table in _read_lines("".join(line for line in lines if not line.startswith(HEAD))):
-            values = {str(name): cells.dropna().astype(float) for name, cells in table.items()}
-            children[key].rows = {name: rows for name, rows in values.items() if len(rows)}
-        problems = problems_path(path)
-        for key, table in _read_lines(problems.read_text(encoding="utf-8") if problems.exists() else ""):
-            children[key].problems = table.astype(float)
-        return AblationRows(**of, children=list(children.values()))
+        tables = _read_lines("".join(line for line in lines if not line.startswith(HEAD)))
+        beside = problems_path(path)
+        problems = _read_lines(beside.read_text(encoding="utf-8")) if beside.exists() else {}
+        children = []
+        for each in head["children"]:
+            key, settings = (each["variant"], each["seed"]), dict(head["settings"][each["variant"]])
+            rows, by_problem = (found.get(key, pd.DataFrame()) for found in (tables, problems))
+            children.append(ChildRows(**each, settings=settings, rows=rows, problems=by_problem))
+        return AblationRows(**of, children=children)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: not the rows of an ablation, as `ares report` writes them ({error})") from error
 
 
-def _write_lines(tables: list[tuple[ChildRows, pd.DataFrame]], names: list[str]) -> str:
-    """A line for each child and index of its table, a column for each name."""
-    lines = [
-        table.reindex(columns=names).set_axis(
-            pd.MultiIndex.from_product([[child.variant], [child.seed], table.index], names=OF_A_LINE)
-        )
-        for child, table in tables
-    ]
-    empty = pd.DataFrame(columns=names, index=pd.MultiIndex.from_product([[], [], []], names=OF_A_LINE))
-    return pd.concat(lines or [empty]).to_csv(lineterminator="\n")
+def _write_lines(tables: dict[Key, pd.DataFrame]) -> str:
+    """A line for each child and index of its table."""
+    return pd.concat(tables, names=OF_A_LINE).to_csv(lineterminator="\n") if tables else ""
 
 
-def _read_lines(text: str) -> Iterator[tuple[tuple[str, int], pd.DataFrame]]:
-    """The cells of each child as text, by step and name; NaN where one is empty, "nan" where it says so."""
-    kinds: dict[str, type] = defaultdict(lambda: object, variant=str, seed=int, step=int)
-    if text:
-        table = pd.read_csv(
-            io.StringIO(text), index_col=OF_A_LINE, dtype=kinds, keep_default_na=False, na_values=[""]
-        )  # fmt: skip
-        for (variant, seed), lines in table.groupby(level=["variant", "seed"]):
-            yield (str(variant), int(str(seed))), lines.droplevel(["variant", "seed"])
+def _read_lines(text: str) -> dict[Key, pd.DataFrame]:
+    """The table of each child, of the columns that it has any value of."""
+    if not text:
+        return {}
+    # Of files of before 2026-11-25, where `nan` is a row that holds no number.
+    lines = pd.read_csv(
+        io.StringIO(text.replace(",nan", ",inf")), index_col=OF_A_LINE, dtype={"variant": str},
+        float_precision="round_trip", keep_default_na=False, na_values=[""],
+    )  # fmt: skip
+    return {
+        (str(variant), int(str(seed))): of.droplevel(["variant", "seed"]).dropna(axis=1, how="all").astype(float)
+        for (variant, seed), of in lines.groupby(level=["variant", "seed"])
+    }

@@ -1,7 +1,8 @@
 """The MLflow run that is the parent of an ablation's children; its id is kept in the ablation's folder.
 
-Covered: opening it, its state, its report. Children create their own entries (ares/reports/mlflow.py) and name this one
-as parent. An ablation is compared from MLflow, so an unreachable MLflow is an error here.
+Covered: opening it, its state, its report; what was fixed before the first child started. Children create their own
+entries (ares/reports/mlflow.py) and name this one as parent. An ablation is compared from MLflow, so an unreachable
+MLflow is an error here.
 """
 
 import json
@@ -26,6 +27,8 @@ LONGEST_TAG = 8000
 def check_fixed(ablation: Ablation, folder: Path) -> None:
     """Raise ConfigError if what a started ablation is judged by has changed."""
     stored = _read_file(folder)
+    if stored.get("baseline", "") is None:  # of before 2026-11-25, when one could be judged without
+        del stored["baseline"]
     changed = [f"{name}: {stored[name]!r} → {value!r}" for name, value in ablation.fixed.items()
                if name in stored and stored[name] != value]  # fmt: skip
     if changed:
@@ -54,18 +57,16 @@ class ParentRun:
         tags = {DEFINITION: definition, "ares.ablation": ablation.name, "ares.ablation.command_line": " ".join(extra),
                 "ares.directory": str(folder.absolute())}  # fmt: skip
         with naming_mlflow(self.uri):
-            self._client = MlflowClient(tracking_uri=self.uri)
-            experiment = open_experiment(self._client, ablation.name, folder.parent)
+            self._client = client = MlflowClient(tracking_uri=self.uri)
+            experiment = open_experiment(client, ablation.name, folder.parent)
             stored = _read_file(folder).get("mlflow_run_id")
-            run = (
-                self._client.get_run(stored) if stored else self._client.create_run(experiment, run_name=ablation.name)
-            )
+            run = client.get_run(stored) if stored else client.create_run(experiment, run_name=ablation.name)
             self.id = str(run.info.run_id)
             fixed = {"name": ablation.name, "mlflow_run_id": self.id, **ablation.fixed}
             RunStore(folder).write_json(FILE, fixed)  # before the first child starts
             for key, value in tags.items():
-                self._client.set_tag(self.id, key, value)
-            self._client.set_terminated(self.id, "RUNNING")
+                client.set_tag(self.id, key, value)
+            client.set_terminated(self.id, "RUNNING")
         page = mlflow_page(self.uri, folder.parent)
         self.page = None if page is None else f"{page}/#/experiments/{experiment}/runs/{self.id}"
         """Address of the ablation's run in MLflow's UI, if there is one."""

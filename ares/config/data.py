@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from algorithms.settings import MOST, MOST_TOKENS, Strict, only_with
-from ares.config.strict import told
+from ares.config.strict import explain
 
 Source = str | list[str]
 """A file, a glob, a folder, a Hugging Face data set as name:configuration@revision; or several of them."""
@@ -43,12 +43,11 @@ def _held_out_sets(value: Any) -> Any:
     for name, given in value.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(f"{name!r:.60} cannot name a held-out set: letters, digits, '.', '_' and '-', at most 50")
-        if not isinstance(given, str | list | dict | HeldOutConfig):
-            raise ValueError(f"{name}: a source, or a section of {', '.join(HeldOutConfig.model_fields)}")
+        section = given if isinstance(given, dict | HeldOutConfig) else {"source": given}
         try:
-            sets[name] = HeldOutConfig.model_validate({"source": given} if isinstance(given, str | list) else given)
+            sets[name] = HeldOutConfig.model_validate(section)
         except ValidationError as error:
-            raise ValueError(told(error, name, HeldOutConfig.model_fields)) from error
+            raise ValueError(explain(error, HeldOutConfig, name)) from error
     if not sets:
         raise ValueError("no held-out set is named")
     return sets

@@ -17,54 +17,48 @@ import traceback
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from functools import reduce
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
-from ares.config.strict import ConfigError, nearest, told
+from ares.config.strict import ConfigError, explain, nearest
 
 REFERENCE = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
-
-
-@dataclass(frozen=True)
-class Builtin:
-    """An implementation of ours."""
-
-    where: str
-    """module:Name, imported when it is first needed: a class, or a function that makes an instance."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the configuration must know about it before it is imported; a user's class has them as attributes."""
 
 
 @dataclass(frozen=True)
 class Kind:
     """One kind of extension: the setting that names it, its table, and what an implementation must have."""
 
-    setting: str
-    """Dotted name of the setting that names an implementation; its section has a field `settings` too."""
+    section: str
+    """Dotted name of the section that names an implementation; it has a field `settings` too."""
+    key: str
+    """The setting in it, with the implementation's name."""
     what: str
     """With its article, for errors."""
     methods: tuple[str, ...]
-    builtin: Mapping[str, Builtin]
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """Facts and their defaults."""
+    builtin: Mapping[str, str]
+    """Ours: name → module:Name, imported when it is first needed: a class, or a function that makes an instance."""
+    facts: Mapping[str, tuple[Any, Mapping[str, Any]]] = field(default_factory=dict)
+    """What the configuration must know of an implementation before it is imported: fact → default, and what it is of
+    ours; a user's class has it as an attribute."""
     functions: bool = False
     """A plain function is accepted too."""
+
+    @property
+    def setting(self) -> str:
+        """Dotted name of the setting."""
+        return f"{self.section}.{self.key}"
 
     def implementation(self, name: str) -> Any:
         """What a name stands for. Raises ConfigError for an unknown name, and for a file that cannot be used."""
         if name in self.builtin:
-            module, _, attribute = self.builtin[name].where.partition(":")
+            module, _, attribute = self.builtin[name].partition(":")
             return getattr(importlib.import_module(module), attribute)
         if not REFERENCE.fullmatch(name):
-            close = get_close_matches(name, self.builtin, 1)
-            hint = f"did you mean {close[0]}? " if close else ""
-            raise ConfigError(
-                f"{name!r} is not {self.what}: {hint}known are {', '.join(self.builtin)}, or path/to/file.py:Name"
-            )
+            raise ConfigError(f"{name!r} is not {self.what} ({nearest(name, self.builtin)}), nor path/to/file.py:Name")
         loaded = load(name)
         if self.functions and callable(loaded) and not isinstance(loaded, type):
             return loaded
@@ -76,23 +70,18 @@ class Kind:
 
     def fact(self, name: str, fact: str) -> Any:
         """A fact about an implementation, or its default."""
-        if name in self.builtin:
-            return self.builtin[name].facts.get(fact, self.facts[fact])
-        return getattr(self.implementation(name), fact, self.facts[fact])
-
-    def named_by(self, section: Any) -> Any:
-        """What a section names: a name, or several functions whose scores are added."""
-        return getattr(section, self.setting.rpartition(".")[2])
+        default, known = self.facts[fact]
+        return known.get(name, default) if name in self.builtin else getattr(self.implementation(name), fact, default)
 
     def settings_of(self, section: Any) -> BaseModel:
         """What the implementation that a section names is given: its own settings, complete, else the section.
 
         Raises ConfigError that names what is wrong.
         """
-        name = self.named_by(section)
+        name = getattr(section, self.key)
         own = isinstance(name, str) and name not in self.builtin
         model: type[BaseModel] | None = getattr(self.implementation(name), "Settings", None) if own else None
-        where = f"{self.setting.rpartition('.')[0]}.settings"
+        where = f"{self.section}.settings"
         if model is None:
             if section.settings:
                 raise ConfigError(f"{where}: {name} has no settings of its own (given: {', '.join(section.settings)})")
@@ -104,116 +93,101 @@ class Kind:
         try:
             return model.model_validate(section.settings)
         except ValidationError as error:
-            raise ConfigError(told(error, where, model.model_fields)) from error
+            raise ConfigError(explain(error, model, where)) from error
 
     def make(self, section: Any, *more: Any) -> Any:
         """The implementation that a section names, made from its settings and from more."""
-        implementation = self.implementation(self.named_by(section))
+        implementation = self.implementation(getattr(section, self.key))
         return getattr(implementation, "create", implementation)(self.settings_of(section), *more)
 
 
 ESTIMATORS = Kind(
-    "algorithm.advantage.estimator",
-    "an advantage estimator",
-    ("estimate",),
-    facts={"needs_values": False, "needs_greedy": False, "within_group": False},
-    builtin={
-        "grpo": Builtin("algorithms.estimators:grpo", {"within_group": True}),
-        "rloo": Builtin("algorithms.estimators:rloo", {"within_group": True}),
-        "reinforce_plus_plus": Builtin("algorithms.estimators:reinforce_plus_plus"),
-        "remax": Builtin("algorithms.estimators:remax", {"needs_greedy": True}),
-        "gae": Builtin("algorithms.estimators:gae", {"needs_values": True}),
+    "algorithm.advantage", "estimator", "an advantage estimator", ("estimate",),
+    {
+        "grpo": "algorithms.estimators:grpo",
+        "rloo": "algorithms.estimators:rloo",
+        "reinforce_plus_plus": "algorithms.estimators:reinforce_plus_plus",
+        "remax": "algorithms.estimators:remax",
+        "gae": "algorithms.estimators:gae",
     },
-)
+    {
+        "needs_values": (False, {"gae": True}),
+        "needs_greedy": (False, {"remax": True}),
+        "within_group": (False, {"grpo": True, "rloo": True}),
+    },
+)  # fmt: skip
 """needs_values: trains a critic; needs_greedy: one extra greedy answer per prompt; within_group: compares the samples
 of a prompt, so that a prompt's second turns may join them."""
 
 KL_CONTROLLERS = Kind(
-    "algorithm.kl.kind",
-    "a KL controller",
-    ("coefficients", "update", "metrics", "state_dict", "load_state_dict"),
-    facts={"in_loss": False},
-    builtin={
-        "fixed": Builtin("algorithms.kl_controllers:FixedKL"),
-        "adaptive": Builtin("algorithms.kl_controllers:AdaptiveKL"),
-        "token_adaptive": Builtin("algorithms.kl_controllers:DualAscentKL"),
-        "bucket_beta": Builtin("algorithms.kl_controllers:BucketBeta", {"in_loss": True}),
+    "algorithm.kl", "kind", "a KL controller", ("coefficients", "update", "metrics", "state_dict", "load_state_dict"),
+    {
+        "fixed": "algorithms.kl_controllers:FixedKL",
+        "adaptive": "algorithms.kl_controllers:AdaptiveKL",
+        "token_adaptive": "algorithms.kl_controllers:DualAscentKL",
+        "bucket_beta": "algorithms.kl_controllers:BucketBeta",
     },
-)
+    {"in_loss": (False, {"bucket_beta": True})},
+)  # fmt: skip
 """in_loss: updated by the learner once per optimiser step, else by shaping once per batch."""
 
-POLICY_LOSSES = Kind(
-    "algorithm.policy.loss", "a policy loss", ("terms",), builtin={"ppo": Builtin("algorithms.losses:PpoLoss")}
-)
+POLICY_LOSSES = Kind("algorithm.policy", "loss", "a policy loss", ("terms",), {"ppo": "algorithms.losses:PpoLoss"})
 
 GRADERS = Kind(
-    "reward.kind",
-    "a grader",
-    ("start", "anticipate", "grade", "forget", "close"),
-    facts={"judges_programs": False},
-    builtin={
-        "math": Builtin("ares.grading.graders:MathGrader"),
-        "code": Builtin("ares.grading.code:CodeGrader", {"judges_programs": True}),
-    },
+    "reward", "kind", "a grader", ("start", "anticipate", "grade", "forget", "close"),
+    {"math": "ares.grading.graders:MathGrader", "code": "ares.grading.code:CodeGrader"},
+    {"judges_programs": (False, {"code": True})},
     functions=True,
-)
+)  # fmt: skip
 """judges_programs: problems have unit tests, and graded rows hold their outcomes."""
 
 REWARD_DESIGNS = Kind(
-    "reward.code.design",
-    "a reward design",
-    ("reward",),
-    facts={"test_weights": None},
-    builtin=dict.fromkeys(
+    "reward.code", "design", "a reward design", ("reward",),
+    dict.fromkeys(
         ("sparse", "dense_linear", "dense_weighted", "outcome_anchor", "verpo", "pass_ratio"),
-        Builtin("rewards.shaping:shape_code_rewards"),
-    )
-    | {"dense_weighted": Builtin("rewards.shaping:shape_code_rewards", {"test_weights": "running"})},
-)
+        "rewards.shaping:shape_code_rewards",
+    ),
+    {"test_weights": (None, {"dense_weighted": "running"})},
+)  # fmt: skip
 """Ours are branches of one function. test_weights="running": it gets test weights, from how often each test was passed
 during the run."""
 
 ENGINES = Kind(
-    "rollout.engine",
-    "a rollout engine",
-    ("create", "load_weights", "sleep", "stream"),
-    facts={"families": ("causal", "vision_language"), "independent": False, "continues": False},
-    builtin={
-        "transformers": Builtin("ares.engines.vision:reference_engine", {"continues": True}),
-        "vllm": Builtin("ares.engines.vllm:VllmEngine", {"continues": True}),
-        "diffusion": Builtin("ares.engines.diffusion:DiffusionEngine", {"families": ("masked_diffusion",)}),
+    "rollout", "engine", "a rollout engine", ("create", "load_weights", "sleep", "stream"),
+    {
+        "transformers": "ares.engines.vision:reference_engine",
+        "vllm": "ares.engines.vllm:VllmEngine",
+        "diffusion": "ares.engines.diffusion:DiffusionEngine",
     },
-)
+    {
+        "families": (("causal", "vision_language"), {"diffusion": ("masked_diffusion",)}),
+        "independent": (False, {}),
+        "continues": (False, {"transformers": True, "vllm": True}),
+    },
+)  # fmt: skip
 """families: values of model.family that it can sample from; independent: a response's bits do not depend on those
 generated beside it; continues: the noise after a request's `begun` tokens differs from that which drew them."""
 
-TRACKERS = Kind(
-    "tracking.kind", "a tracker", ("catch_up", "finish"), builtin={"mlflow": Builtin("ares.reports.mlflow:Tracking")}
-)
+TRACKERS = Kind("tracking", "kind", "a tracker", ("catch_up", "finish"), {"mlflow": "ares.reports.mlflow:Tracking"})
 
 KINDS = (ESTIMATORS, POLICY_LOSSES, KL_CONTROLLERS, GRADERS, REWARD_DESIGNS, ENGINES, TRACKERS)
 
 
-def open_extensions(config: BaseModel) -> list[str]:
+def open_extensions(config: BaseModel) -> None:
     """Load the extensions that a configuration names, and fill in the defaults of their settings.
 
-    Returns what is wrong, a sentence each: unknown names, files that cannot be used, wrong settings.
+    Raises ConfigError for an unknown name, a file that cannot be used, wrong settings.
     """
-    wrong = []
     for kind, setting, name in _named_extensions(config):
         try:
             if name not in kind.builtin:  # ours are imported when they are needed
                 kind.implementation(name)
         except ConfigError as error:
-            wrong.append(f"{setting}: {error}")
-    for kind in () if wrong else KINDS:
-        section = section_naming(config, kind)
-        try:
-            if (own := kind.settings_of(section)) is not section:
-                section.settings = own.model_dump(mode="json")
-        except ConfigError as error:
-            wrong.append(str(error))
-    return wrong
+            raise ConfigError(f"{setting}: {error}") from error
+    for kind in KINDS:
+        section = attrgetter(kind.section)(config)
+        if (own := kind.settings_of(section)) is not section:
+            section.settings = own.model_dump(mode="json")
 
 
 def extension_files(config: BaseModel) -> dict[Path, str]:
@@ -228,18 +202,13 @@ def extension_files(config: BaseModel) -> dict[Path, str]:
     return files
 
 
-def section_naming(config: BaseModel, kind: Kind) -> Any:
-    """The section that names an extension of a kind."""
-    return reduce(getattr, kind.setting.split(".")[:-1], config)
-
-
 def _named_extensions(config: BaseModel) -> Iterator[tuple[Kind, str, str]]:
     """Every name of an extension, with its kind and the setting that holds it."""
     for kind in KINDS:
-        names = kind.named_by(section_naming(config, kind))
+        names = attrgetter(kind.setting)(config)
         for name in names if isinstance(names, tuple) else (names,):
             yield kind, kind.setting, name
-    accuracy = section_naming(config, GRADERS).accuracy  # a number, the name of a part, or a function
+    accuracy = attrgetter("reward.accuracy")(config)  # a number, the name of a part, or a function
     if isinstance(accuracy, str) and REFERENCE.fullmatch(accuracy):
         yield GRADERS, "reward.accuracy", accuracy
 

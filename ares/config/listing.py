@@ -18,12 +18,10 @@ from ares.config.extensions import KINDS
 from ares.config.run import Config
 from ares.config.strict import section_of
 
-KIND_OF = {kind.setting.rpartition(".")[0]: kind for kind in KINDS}
+KIND_OF = {kind.section: kind for kind in KINDS}
 COMMENT_WIDTH = 100
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 WORDS = {"boolean": "true | false", "integer": "whole number", "number": "number", "string": "text", "null": "null"}
-_NONE = re.compile(r"\bNone\b")
-"""Written null in YAML."""
 
 
 @dataclass(frozen=True)
@@ -68,27 +66,20 @@ def sections(config: Config) -> list[Section]:
 
 def commented(config: Config) -> str:
     """A profile with every setting of a configuration, each below its meaning and allowed values."""
-    lines: list[str] = []
+    blocks = []
     for section in sections(config):
         if section.name and section.given:
-            indent = "  " * section.name.count(".")
-            lines += ["", *_comment(section.meaning, indent), f"{indent}{section.name.rpartition('.')[2]}:"]
+            *above, name = section.name.split(".")
+            blocks.append("\n" + _write_block(section.meaning, f"{name}:\n", len(above)))
             for setting in section.settings:
-                lines += _comment(f"{setting.meaning} ({setting.allowed})", f"{indent}  ")
-                lines += _written(setting, f"{indent}  ")
-    return "\n".join(lines).lstrip("\n") + "\n"
+                value = yaml.safe_dump({setting.name: setting.value}, allow_unicode=True, width=10**9)
+                blocks.append(_write_block(f"{setting.meaning} ({setting.allowed})", value, len(above) + 1))
+    return "".join(blocks).lstrip("\n")
 
 
-def _comment(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(text, COMMENT_WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
-
-
-def _written(setting: Setting, indent: str) -> list[str]:
-    """A line of YAML; text of several lines as a block."""
-    if not isinstance(setting.value, str) or "\n" not in setting.value:
-        return [f"{indent}{setting.name}: {setting.text}"]
-    first, *lines = yaml.safe_dump(setting.value, default_style="|", allow_unicode=True).splitlines()
-    return [f"{indent}{setting.name}: {first}", *(f"{indent}{line}" if line else "" for line in lines)]
+def _write_block(comment: str, text: str, depth: int) -> str:
+    lines = textwrap.fill(comment, COMMENT_WIDTH, initial_indent="# ", subsequent_indent="# ")
+    return textwrap.indent(f"{lines}\n{text}", "  " * depth)
 
 
 def _sections(model: type[BaseModel], values: BaseModel | None, name: str, meaning: str) -> Iterator[Section]:
@@ -98,7 +89,7 @@ def _sections(model: type[BaseModel], values: BaseModel | None, name: str, meani
     inner: list[tuple[type[BaseModel], BaseModel | None, str, str]] = []
     kind = KIND_OF.get(name)
     for field, information in model.model_fields.items():
-        dotted, about = f"{name}.{field}".lstrip("."), _NONE.sub("null", information.description or "")
+        dotted, about = f"{name}.{field}".lstrip("."), re.sub(r"\bNone\b", "null", information.description or "")
         default = None if information.is_required() else information.get_default(call_default_factory=True)
         value = default if values is None else getattr(values, field)
         if kind and field == "settings" and value:  # an extension's, which are a section of their own

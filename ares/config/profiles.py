@@ -16,8 +16,8 @@ from algorithms.settings import alternatives
 from ares.config.extensions import open_extensions
 from ares.config.paths import CHECKOUT, is_there
 from ares.config.rules import contradictions
-from ares.config.run import Config, walk
-from ares.config.strict import NO_EFFECT, ONLY_ROUNDING, ConfigError, explained, nearest, section_of
+from ares.config.run import Config
+from ares.config.strict import NO_EFFECT, ONLY_ROUNDING, ConfigError, explain, nearest, walk
 from ares.config.yaml_files import NOT_YAML, parsed, read_yaml, why_not_yaml
 
 PROFILES = CHECKOUT / "profiles"
@@ -52,8 +52,7 @@ def from_dict(settings: dict[str, Any], source: str) -> Config:
     try:
         return Config.model_validate(settings)
     except ValidationError as error:
-        lines = [_explain(problem) for problem in error.errors()]
-        raise ConfigError(f"{source}: " + "; ".join(lines)) from error
+        raise ConfigError(f"{source}: {explain(error, Config)}") from error
 
 
 def profile_names() -> list[str]:
@@ -79,7 +78,7 @@ def differences(before: Config, after: Config) -> list[str]:
 
 def changes_only_rounding(difference: str) -> bool:
     """Whether a difference, as `differences` gives it, is in a setting that changes results by rounding alone."""
-    *_, (_, field, _) = walk(difference.partition(":")[0].split("."))
+    *_, (_, field, _) = walk(difference.partition(":")[0].split("."), Config)
     return field is not None and field.json_schema_extra == ONLY_ROUNDING
 
 
@@ -119,7 +118,11 @@ def _resolve(settings: dict[str, Any], overrides: list[Override] | None, source:
     for override in overrides or []:
         _lay_over(settings, override)
     config = from_dict(settings, source)
-    if wrong := open_extensions(config) or contradictions(config, trains):
+    try:
+        open_extensions(config)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    if wrong := contradictions(config, trains):
         raise ConfigError(f"{source}: " + "; ".join(wrong))
     return config
 
@@ -145,7 +148,7 @@ def _lay_over(settings: dict[str, Any], override: Override) -> None:
 def _value(text: str, setting: str) -> Any:
     """The value of an override. What a setting takes as text is text as it stands, whatever YAML would make of it
     (`Question: {prompt}`, `*.jsonl`, `no`), but for quotes around all of it, and `null`."""
-    *_, (name, _, kind) = walk(setting.split("."))
+    *_, (name, _, kind) = walk(setting.split("."), Config)
     types = alternatives(kind) if name == setting else ()
     if str not in types:
         return parsed(text)
@@ -161,14 +164,6 @@ def _value(text: str, setting: str) -> Any:
     except NOT_YAML:
         return text
     return value if isinstance(value, str) else text
-
-
-def _explain(problem: Any) -> str:
-    """One line for an error of pydantic's. Its place ends with the branches of a union, which are left out."""
-    given = ".".join(map(str, problem["loc"]))
-    *_, (name, _, kind) = ((name, field, kind) for name, field, kind in walk(problem["loc"]) if field or not name)
-    where = given if problem["type"] in ("extra_forbidden", "invalid_key", "missing") else name
-    return explained(problem, where or "profile", getattr(section_of(kind), "model_fields", ()))
 
 
 def _flat(section: BaseModel, values: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,8 @@ from typing import Any
 
 from ares.config.extensions import ENGINES, REFERENCE, REWARD_DESIGNS
 from ares.config.reward import is_function, part_name
-from ares.config.run import Config, walk
+from ares.config.run import Config
+from ares.config.strict import walk
 
 VLLM_TEMPERATURES = (0.01, 2.0)
 """Below the first vLLM samples at the first; above the second it refuses."""
@@ -49,46 +50,36 @@ def _ranges(config: Config) -> Iterator[str]:
 
 
 def _kl(config: Config) -> Iterator[str]:
-    kl, is_own = config.algorithm.kl, REFERENCE.fullmatch(config.algorithm.kl.kind)
+    kl = config.algorithm.kl
+    by_bucket = [name for name in ("coef", "target") if isinstance(getattr(kl, name), dict)]
+    targets = kl.target.values() if isinstance(kl.target, dict) else [kl.target]
     if kl.in_loss and kl.placement == "reward":
         yield f"algorithm.kl: kind={kl.kind} adapts β inside the loss: set placement=loss"
-    if kl.in_loss and isinstance(kl.coef, dict):
-        yield f"algorithm.kl: kind={kl.kind} adapts β inside the loss, beside one coef for all buckets"
-    elif isinstance(kl.coef, dict) and kl.kind != "token_adaptive" and not is_own:
+    if "coef" in by_bucket and (kl.in_loss or kl.kind in ("fixed", "adaptive")):
         yield f"algorithm.kl: kind={kl.kind} has one coef; one per bucket needs kind=token_adaptive"
-    if isinstance(kl.target, dict) and kl.kind == "adaptive":
+    if "target" in by_bucket and kl.kind == "adaptive":
         yield "algorithm.kl: kind=adaptive has one target; one per bucket needs kind=token_adaptive or bucket_beta"
-    targets = kl.target.values() if isinstance(kl.target, dict) else [kl.target]
     if kl.kind in ("adaptive", "bucket_beta") and not all(targets):
         yield f"algorithm.kl: kind={kl.kind} divides by the target: it must be above 0 (got {kl.target})"
     if kl.penalty == "full" and kl.placement == "reward":
-        yield (
-            "algorithm.kl: penalty=full needs the whole distribution of both policies, which the reward does not hold: "
-            "set placement=loss"
-        )
+        yield "algorithm.kl: penalty=full needs both policies' whole distributions, as the loss has: set placement=loss"
     if kl.penalty == "kl" and kl.placement == "loss":
         yield (
             "algorithm.kl: penalty=kl in the loss has an expected gradient of zero (that of Σ_v π), so that nothing "
-            "holds the policy and controllers push the coefficient up: set penalty=low_var_kl (k3), mse (k2) or full, "
-            "or placement=reward, where k1 is unbiased"
+            "holds the policy: set penalty=low_var_kl (k3), mse (k2) or full, or placement=reward, where k1 is unbiased"
         )
 
 
 def _learner(config: Config) -> Iterator[str]:
-    learner, policy, lora = config.learner, config.algorithm.policy, config.model.lora
-    if config.rollout.prompts % learner.global_batch_prompts:
-        yield (
-            f"learner.global_batch_prompts ({learner.global_batch_prompts}) must divide "
-            f"rollout.prompts ({config.rollout.prompts})"
-        )
+    learner, policy, lora, prompts = config.learner, config.algorithm.policy, config.model.lora, config.rollout.prompts
+    if prompts % learner.global_batch_prompts:
+        yield f"learner.global_batch_prompts ({learner.global_batch_prompts}) must divide rollout.prompts ({prompts})"
     if learner.sharded and learner.offload_optimizer:
         yield "learner: offload_optimizer is for whole weights: with sharded=true more ranks hold less each"
     if lora is not None and (not lora.targets or {"lm_head", "embed_tokens"} & set(lora.targets)):
-        yield ("model.lora: targets are linear layers of the decoder, at least one; lm_head and embed_tokens are not")
+        yield "model.lora: targets are linear layers of the decoder, at least one; lm_head and embed_tokens are not"
     if policy.importance_weights == "masked" and (policy.importance_cap is None or policy.importance_cap <= 1):
-        yield (
-            "algorithm.policy: importance_weights=masked keeps weights from 1/importance_cap to importance_cap, above 1"
-        )
+        yield "algorithm.policy: importance_weights=masked keeps 1/importance_cap to importance_cap, which is above 1"
     if policy.old_log_probs == "engine" and (
         config.algorithm.aepo.enabled
         or config.algorithm.kl.placement != "none"
@@ -98,8 +89,7 @@ def _learner(config: Config) -> Iterator[str]:
     ):
         yield (
             "algorithm.policy.old_log_probs=engine leaves out the learner's pass before the update, which exact "
-            "entropies (algorithm.aepo.enabled), KL (algorithm.kl.placement), values (estimator=gae), masked "
-            "diffusion and rollout.max_staleness need"
+            "entropies (aepo.enabled), KL (kl.placement), values (gae), masked diffusion and rollout.max_staleness need"
         )
 
 
@@ -112,21 +102,16 @@ def _sampling(config: Config) -> Iterator[str]:
             if not least <= asked <= most:
                 yield f"{section}.temperature={asked:g}: rollout.engine=vllm samples at {least:g} to {most:g}"
         if rollout.top_p < 1:
-            yield (
-                "rollout: engine vllm needs top_p=1: its log-probs are those after top-p, and the learner's are before "
-                "it"
-            )
+            yield "rollout: engine vllm needs top_p=1: its log-probs are those after top-p, the learner's before it"
         if rollout.vllm.tensor_parallel > 1 and rollout.placement == "colocate":
             yield "rollout: vllm.tensor_parallel above 1 needs placement=split: an engine shares one GPU at most"
-    if rollout.parts == 1:
-        return
-    if rollout.parts > rollout.max_staleness + 1 or rollout.max_response_length % rollout.parts:
-        yield (
-            f"rollout.parts ({rollout.parts}) must be at most rollout.max_staleness ({rollout.max_staleness}) + 1, "
-            f"since every part has a policy, and divide rollout.max_response_length ({rollout.max_response_length})"
-        )
-    continues = ENGINES.fact(rollout.engine, "continues")
-    if config.model.family != "causal" or rollout.second_turn.enabled or not continues:
+    parts, staleness, length = rollout.parts, rollout.max_staleness, rollout.max_response_length
+    if parts > staleness + 1:
+        yield f"rollout.parts ({parts}) must be at most rollout.max_staleness ({staleness}) + 1: each has a policy"
+    if length % parts:
+        yield f"rollout.parts ({parts}) must divide rollout.max_response_length ({length})"
+    continues = config.model.family == "causal" and ENGINES.fact(rollout.engine, "continues")
+    if parts > 1 and (rollout.second_turn.enabled or not continues):
         yield (
             "rollout.parts above 1 is for causal models without rollout.second_turn, and engines that go on with "
             "a response: transformers, vllm, or one with continues = True"
@@ -139,10 +124,7 @@ def _second_turns(config: Config) -> Iterator[str]:
         setting = "rollout.second_turn.enabled" if in_training else "validation.turns=2"
         yield f"{setting} tells a program its verdict: it needs reward.kind=code"
     if in_training and not config.algorithm.advantage.within_group:
-        yield (
-            "rollout.second_turn.enabled needs an algorithm.advantage.estimator that compares within a group: "
-            "grpo, rloo, or one with within_group = True"
-        )
+        yield "rollout.second_turn.enabled needs an estimator that compares within a group, as grpo and rloo do"
 
 
 def _families(config: Config) -> Iterator[str]:
@@ -173,18 +155,13 @@ def _families(config: Config) -> Iterator[str]:
             yield "model.train_vision needs model.family=vision_language"
     elif algorithm.advantage.needs_values or config.has_second_turns or config.learner.sharded:
         # A rank whose rows show nothing makes no pass through the tower, which sharded weights would wait for.
-        yield (
-            "vision-language models have no critic (estimator=gae), no second turns (rollout.second_turn, "
-            "validation.turns) and no learner.sharded"
-        )
+        yield "vision-language models have no critic (estimator=gae), no second turns and no learner.sharded"
 
 
 def _code(config: Config) -> Iterator[str]:
     code, limit = config.reward.code, config.rollout.max_response_length
     if (code.design == "verpo") != (code.verpo is not None):
-        yield (
-            "reward.code: the section verpo (alpha, sigma, delta, gamma, beta) belongs to design=verpo, which needs it"
-        )
+        yield "reward.code: the section verpo (alpha, sigma, delta, gamma, beta) is for design=verpo, which needs it"
     if code.design in ("outcome_anchor", "pass_ratio") and code.efficiency > 0.2:
         yield f"reward.code: efficiency ({code.efficiency}) is at most 0.2 with design={code.design}"
     if code.verpo is not None and code.efficiency > code.verpo.gamma:
@@ -211,9 +188,9 @@ def _functions(config: Config) -> Iterator[str]:
         yield f"reward.kind: two of {', '.join(reward.kinds)} have the same name, and their parts need two"
     elif reward.accuracy is None and len(reward.kinds) > 1:
         yield (
-            "reward: difficulty buckets, the accuracy filter and pass@k need a number in [0, 1], and the sum of "
-            f"{', '.join(map(part_name, reward.kinds))} may be any: set reward.accuracy to one of these names, to the "
-            "reward from which a response counts as right (0.5), or to a function (path.py:function)"
+            "reward.accuracy: difficulty buckets, the filter and pass@k need a number in [0, 1], which a sum need not "
+            f"be: name one of {', '.join(map(part_name, reward.kinds))}, the reward from which a response counts as "
+            "right (0.5), or a function (path.py:function)"
         )
     elif reward.accuracy_function is not None and not is_function(reward.accuracy_function):
         yield f"reward.accuracy: {reward.accuracy} is not a function"
@@ -243,6 +220,6 @@ def _is_one_of(value: Any, values: list[str]) -> bool:
 
 def _conditions(setting: str) -> Iterator[str]:
     """The conditions of a setting (algorithms/settings.py: `only_with`), those of its section first."""
-    for _, field, _ in walk(setting.split(".")):
+    for _, field, _ in walk(setting.split("."), Config):
         marks: Any = field.json_schema_extra if field is not None else None
         yield from (marks or {}).get("only_with", ())

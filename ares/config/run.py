@@ -4,27 +4,17 @@ Covered: every setting, and which of them change results. Not covered: what comb
 (ares/config/rules.py), where settings come from (ares/config/profiles.py).
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal
 
 from pydantic import Field
-from pydantic.fields import FieldInfo
 
-from algorithms.settings import MOST, MOST_STEPS, MOST_TOKENS, Strict, alternatives, only_with
+from algorithms.settings import MOST, MOST_STEPS, MOST_TOKENS, Strict, only_with
 from ares.config.algorithm import AlgorithmConfig
 from ares.config.data import DataConfig
 from ares.config.paths import location
 from ares.config.reward import RewardConfig
 from ares.config.rollout import RolloutConfig
-from ares.config.strict import (
-    LEAST_TEMPERATURE,
-    MOST_PROCESSES,
-    MOST_SAMPLES,
-    NO_EFFECT,
-    ONLY_ROUNDING,
-    Decay,
-    section_of,
-)
+from ares.config.strict import LEAST_TEMPERATURE, MOST_PROCESSES, MOST_SAMPLES, NO_EFFECT, ONLY_ROUNDING, Decay
 
 
 class LoraConfig(Strict):
@@ -226,25 +216,3 @@ class Config(Strict):
             return None
         told = f"{problems} problems are fewer than rollout.prompts={self.rollout.prompts}"
         return ": set ".join([told, *([" ".join(fits)] if (fits := self.batch_that_fits(problems)) else [])])
-
-
-def walk(names: Iterable[Any]) -> Iterator[tuple[str, FieldInfo | None, Any]]:
-    """The way that a dotted name leads, as far as it leads: name, field (None within a mapping) and type of each place.
-
-    The first is the configuration itself, without a name.
-    """
-    whole = ""
-    kind: Any = Config
-    yield whole, None, kind
-    for name in names:
-        field, inner = None, None
-        section, mappings = section_of(kind), [each for each in alternatives(kind) if get_origin(each) is dict]
-        if section is not None and name in section.model_fields:
-            field = section.model_fields[name]
-            inner = field.annotation
-        elif mappings:
-            inner = get_args(mappings[0])[1]
-        else:
-            return
-        whole, kind = f"{whole}.{name}".lstrip("."), inner
-        yield whole, field, kind

@@ -1,11 +1,12 @@
 """Building blocks of the configuration: bounds, fields that do not change results, and how an error is told."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, Field, ValidationError
 from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
 
 from algorithms.settings import alternatives
 from ares.errors import UserError
@@ -38,27 +39,54 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]}?" if close else f"known: {', '.join(names) or 'none'}"
 
 
-def reason(error: Any) -> str:
+def reason(problem: Any) -> str:
     """What pydantic says of one error, without its prefix."""
-    return str(error["msg"]).removeprefix("Value error, ")
+    return str(problem["msg"]).removeprefix("Value error, ")
 
 
-def explained(error: Any, where: str, known: Iterable[str]) -> str:
-    """One line for an error of pydantic's: the field, what is wrong with it, and the known names if it is unknown."""
-    if error["type"] in ("extra_forbidden", "invalid_key"):
-        return f"{where} is unknown ({nearest(str(error['loc'][-1]), known)})"
-    if error["type"] == "missing":
+def explain(error: ValidationError, model: type[BaseModel], section: str = "") -> str:
+    """All errors of a model in one line: each field, what is wrong with it, and the known names if it is unknown.
+
+    section: the dotted name under which the model lies.
+    """
+    return "; ".join(_explain(problem, model, section) for problem in error.errors())
+
+
+def _explain(problem: Any, model: type[BaseModel], section: str) -> str:
+    names = problem["loc"]
+    # The place ends with the branches of a union, which no user knows.
+    *_, (known, _, kind) = (place for place in walk(names, model) if place[1] is not None or not place[0])
+    is_absent = problem["type"] in ("extra_forbidden", "invalid_key", "missing")
+    where = ".".join(filter(None, [section, ".".join(map(str, names)) if is_absent else known]))
+    if problem["type"] == "missing":
         return f"{where} is missing"
-    return f"{where}: {reason(error)} (got {error['input']!r})"
-
-
-def told(error: ValidationError, where: str, known: Iterable[str]) -> str:
-    """All errors of a section, which lies at the dotted name `where` and has the settings `known`, in one line."""
-    places = [".".join(filter(None, [where, *map(str, each["loc"])])) for each in error.errors()]
-    return "; ".join(explained(each, place, known) for each, place in zip(error.errors(), places, strict=True))
+    if is_absent:
+        return f"{where} is unknown ({nearest(str(names[-1]), getattr(section_of(kind), 'model_fields', ()))})"
+    return f"{where}: {reason(problem)} (got {problem['input']!r})" if where else reason(problem)
 
 
 def section_of(kind: Any) -> type[BaseModel] | None:
     """The model of a section, which may be optional; None for the type of a single setting."""
     models = [each for each in alternatives(kind) if isinstance(each, type) and issubclass(each, BaseModel)]
     return models[0] if models else None
+
+
+def walk(names: Iterable[Any], kind: Any) -> Iterator[tuple[str, FieldInfo | None, Any]]:
+    """The way that a dotted name leads, as far as it leads: name, field (None within a mapping) and type of each place.
+
+    The first is where it starts, a model or another type, without a name.
+    """
+    whole = ""
+    yield whole, None, kind
+    for name in names:
+        field, section = None, section_of(kind)
+        mappings = [each for each in alternatives(kind) if get_origin(each) is dict]
+        if section is not None and name in section.model_fields:
+            field = section.model_fields[name]
+            kind = field.annotation
+        elif mappings:
+            kind = get_args(mappings[0])[1]
+        else:
+            return
+        whole = f"{whole}.{name}".lstrip(".")
+        yield whole, field, kind

@@ -53,8 +53,6 @@ NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
 
 def why_not_yaml(error: Exception) -> str:
     """The reason in one line, with its place."""
-    if isinstance(error, yaml.reader.ReaderError):
-        return f"character {error.character!a} at place {error.position} is not allowed"
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return " ".join(str(error).split())

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.command import Overrides, completed, console, errors, next_step, starting, warn_of_idle
+from flows.cli.command import Overrides, completed, console, next_step, starting, warn_of_idle
 from flows.cli.logs import keep_in
 
 
@@ -24,22 +24,15 @@ def ablate(
         _list_children(ablation, overrides, name, parallel)
         return
     with starting() as server:
-        from flows.ablate import ChildrenFailed, prepare
+        from flows.ablate import prepare
         from flows.deployed import ares_ablate
 
         plan = prepare(ablation, overrides, name, parallel)
-        prepared = plan.ablation.name
         keep_in(plan.folder)
         warn_of_idle(*((child.config, child.overrides) for child in plan.children))
-        flow = partial(ares_ablate.with_options(flow_run_name=prepared), ablation, overrides, name, parallel)
-        try:
-            result = completed(server, flow, "the same command resumes, and nothing that is finished is done again")
-        except ChildrenFailed as error:
-            result = error.result
-    console.print(f"\n{result['conclusion']}\nreport: {result['report']}", markup=False)
-    if result["failed"]:
-        errors.print(f"{len(result['failed'])} of {len(result['failed']) + len(result['finished'])} children failed")
-        raise typer.Exit(1)
+        named = ares_ablate.with_options(flow_run_name=plan.ablation.name)
+        flow = partial(named, ablation, overrides, name, parallel)
+        result = completed(server, flow, "the same command resumes, and nothing that is finished is done again")
     next_step(f"open {result['report']}")
 
 
@@ -55,7 +48,7 @@ def report(
     ] = None,
 ) -> None:
     """Write an ablation's report again from what MLflow has of it, or from the rows beside another report."""
-    from ares.ablations import conclude, read_csv, read_rows, write_page, write_report
+    from ares.ablations import conclude, read_csv, read_rows, write_report
     from ares.config import ConfigError
     from ares.store import runs_directory, tracking_uri
 
@@ -63,16 +56,14 @@ def report(
         raise ConfigError(f"--out {out}: the report is an .html file (its rows go beside it as .csv)")
     if (experiment is None) == (rows is None):
         raise ConfigError("Name an MLflow experiment, or a file of rows with --from")
-    if rows is not None:
-        stored, page = read_csv(rows), out or rows.with_suffix(".html")
-        write_page(stored, page, rows)
-        console.print(f"{conclude(stored)}\nreport: {page}", markup=False)
-        return
-    assert experiment is not None
     runs = runs_directory()
-    stored = read_rows(experiment, tracking_uri(None, runs))
-    files = write_report(stored, out or runs / stored.definition.name / "report.html")
-    console.print(f"{conclude(stored)}\nreport: {files[0]}\nrows:   {files[1]}", markup=False)
+    if rows is not None:
+        stored, page = read_csv(rows), rows.with_suffix(".html")
+    else:
+        stored = read_rows(str(experiment), tracking_uri(None, runs))
+        page = runs / stored.definition.name / "report.html"
+    written = write_report(stored, out or page, rows)
+    console.print(f"{conclude(stored)}\nreport: {written[0]}", markup=False)
 
 
 def _list_children(ablation: str, overrides: list[str] | None, name: str | None, parallel: int | None) -> None:

@@ -163,8 +163,8 @@ def test_a_child_that_fails_is_reported_and_the_others_continue(tmp_path: Path) 
     ended = ares(
         runs, "ablate", write(tmp_path, variants={"never_full": exhausted, "fine": []}, seeds=[0]), seconds=600
     )
-    assert ended.returncode == 1
-    assert "penalty-never_full-seed0 failed: error: step 1: after 1 rollouts" in ended.stdout, ended.stdout
+    assert ended.returncode == 2
+    assert "penalty-never_full-seed0: failed: error: step 1: after 1 rollouts" in ended.stdout, ended.stdout
     assert "penalty-fine-seed0: finished" in ended.stdout
     assert "1 of 2 children failed" in ended.stderr
     assert RunStore(runs / "penalty-fine-seed0").committed_steps() == [0, 1, 2, 3]
@@ -187,7 +187,7 @@ def test_wrong_input_of_any_child_is_reported_before_the_first_starts(
     monkeypatch.setenv("ARES_RUNS", str(runs))
     wrong = write(tmp_path, variants={"fine": [], "astray": ["model.path=/absent"]})
     assert "model.path=/absent" in refusal(capsys, monkeypatch, wrong)
-    assert "may not differ between variants" in refusal(
+    assert "is set by the ablation, or for all variants alike" in refusal(
         capsys, monkeypatch, write(tmp_path, variants={"fine": [], "longer": ["train.steps=9"]})
     )
     assert "name: " in refusal(capsys, monkeypatch, write(tmp_path), "--name", "../up")

@@ -120,7 +120,7 @@ def test_a_box_that_is_read_as_yaml_says_so() -> None:
         for path, box in schema_boxes()
         if "As YAML: " in box["description"]
     }
-    settings = {f"{kind.setting.rpartition('.')[0]}.settings" for kind in KINDS}
+    settings = {f"{kind.section}.settings" for kind in KINDS}
     assert written.items() >= dict.fromkeys(settings, "{name: value}").items()
     assert written["learner.betas"] == "[first, second]"
     assert written["algorithm.kl.coef"] == "{name: value}"

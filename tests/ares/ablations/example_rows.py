@@ -28,12 +28,12 @@ def child(variant: str, seed: int, final: float, steps: int = 8, code: bool = Fa
         rows["code/cost/tokens_per_solved"] = {step: 1000.0 / step for step in every}
     settings = {"algorithm.kl.coef": "0.1" if variant == "tight" else "0.01", "rollout.n": "8", "train.seed": str(seed)}
     return ChildRows(f"{variant}{seed}" * 4, f"leash-{variant}-seed{seed}", variant, seed, "FINISHED", "abc", settings,
-                     {name: pd.Series(of) for name, of in rows.items()})  # fmt: skip
+                     pd.DataFrame({name: pd.Series(of) for name, of in rows.items()}))  # fmt: skip
 
 
 def ablation(code: bool = False, **changes: object) -> AblationRows:
     children = [child(variant, seed, FINAL[variant][seed], code=code) for variant in FINAL for seed in (0, 1, 2)]
-    found = AblationRows("sqlite:///x", "leash", "7", "parent", ABLATION, "", children, [])
+    found = AblationRows("sqlite:///x", "leash", "7", "parent", ABLATION, "", children)
     return replace(found, **changes)  # type: ignore[arg-type]
 
 
@@ -68,8 +68,9 @@ class Page(HTMLParser):
 
 
 def paired_ablation() -> AblationRows:
-    """Against loose, with the held-out accuracies of ten problems, of which every seed solves the same share."""
-    found = ablation(definition=ABLATION.model_copy(update={"baseline": "loose"}))
+    """With the held-out accuracies of ten problems, of which every seed solves the same share."""
+    found = ablation()
     for of in found.children:
-        of.problems = pd.DataFrame({f"p{n}": of.rows["val/accuracy"] + 0.01 * (n % 2 - 0.5) for n in range(10)})
+        held_out = of.rows["val/accuracy"].dropna()
+        of.problems = pd.DataFrame({f"p{n}": held_out + 0.01 * (n % 2 - 0.5) for n in range(10)})
     return found

@@ -4,8 +4,8 @@ A child's accuracy on a held-out problem has a part that the problem gives every
 variant, one of the child's own and one that the problem gives the variant; what is measured is the share of SAMPLES
 throws that succeed. Effects are in spreads: standard deviations over seeds of one variant's accuracy. Of three variants
 beside the baseline the first has the effect. A false claim is a claim of anything else; power is the share of ablations
-that claim the effect, in its direction. The unpaired verdict is the one of ablations without a baseline: a winner whose
-interval lies clear of all others. Figures of 36 kinds of ablations: docs/results/statistics.csv.
+that claim the effect, in its direction. Figures of 36 kinds of ablations: docs/results/statistics.csv (`unpaired` there
+is a verdict of before 2026-11-25).
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from algorithms.keys import derive_seed
-from ares.ablations.statistics import add_skew_test, adjust, draw_means, draw_shares, find_winner, pair
+from ares.ablations.statistics import add_skew_test, adjust, draw_means, draw_shares, pair
 from ares.evaluation import LEVEL, p_of_draws
 
 VARIANTS, PROBLEMS, SAMPLES = 3, 200, 4
@@ -50,32 +50,27 @@ def simulate(world: World, rng: np.random.Generator) -> np.ndarray:
     return rng.binomial(SAMPLES, np.clip(of_problem + of_seed + own + of_variant + effects, 0, 1)) / SAMPLES
 
 
-def claim(measured: np.ndarray, shares: tuple[np.ndarray, ...]) -> dict[str, dict[int, bool]]:
-    """By verdict: the variants of which a difference is claimed, and whether it is for the better."""
-    best = find_winner({str(variant): values.tolist() for variant, values in enumerate(measured.mean(2))})
+def claim(measured: np.ndarray, shares: tuple[np.ndarray, ...]) -> dict[int, bool]:
+    """The variants of which a difference is claimed, and whether it is for the better."""
     differences = {number: measured[number] - measured[0] for number in range(1, len(measured))}
     p = {
         str(number): max(pair(each.mean(1).tolist()).p_seeds or 0.0, p_of_draws(draw_means(each, *shares)))
         for number, each in differences.items()
     }
     below = [int(number) for number, adjusted in adjust(p).items() if adjusted < LEVEL]
-    return {
-        "unpaired": {} if best is None else {int(best): True},
-        "both": {number: bool(differences[number].mean() > 0) for number in below},
-    }
+    return {number: bool(differences[number].mean() > 0) for number in below}
 
 
-def count_outcomes(world: World, ablations: int, draws: int) -> dict[str, Outcome]:
-    """False claims and power of both verdicts, over this many simulated ablations."""
+def count_outcomes(world: World, ablations: int, draws: int) -> Outcome:
+    """False claims and power, over this many simulated ablations."""
     rng = np.random.default_rng(derive_seed("simulated ablations", str(world)))
-    shares = draw_shares((world.seeds, PROBLEMS), ("simulated", world.seeds), draws)
-    outcomes = {"unpaired": Outcome(), "both": Outcome()}
+    shares, outcome = draw_shares((world.seeds, PROBLEMS), ("simulated", world.seeds), draws), Outcome()
     for _ in range(ablations):
-        for verdict, claimed in claim(simulate(world, rng), shares).items():
-            is_true = world.effect > 0 and claimed.get(1, False)
-            outcomes[verdict].power += is_true / ablations
-            outcomes[verdict].false_claims += (len(claimed) > is_true) / ablations
-    return outcomes
+        claimed = claim(simulate(world, rng), shares)
+        is_true = world.effect > 0 and claimed.get(1, False)
+        outcome.power += is_true / ablations
+        outcome.false_claims += (len(claimed) > is_true) / ablations
+    return outcome
 
 
 def count_skewed_claims(seeds: int, comparisons: int) -> tuple[float, float]:

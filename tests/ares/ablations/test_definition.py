@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ares.ablations.definition import Ablation, list_ablations, list_children, read_ablation
+from ares.ablations.definition import list_ablations, list_children, read_ablation
 from ares.config import ConfigError
 from ares.config.profiles import fingerprint, load
 
@@ -44,13 +44,6 @@ def test_a_child_is_the_profile_with_the_common_the_variants_and_the_command_lin
     assert load(first.profile, list(first.overrides)) == first.config
 
 
-def test_where_and_under_what_a_run_is_tracked_leaves_its_identity_alone() -> None:
-    plain = load("tiny-math")
-    tracked = load("tiny-math", ["tracking.parent_run=abc", 'tracking.tags={"ares.variant": "fixed"}'])
-    assert tracked.tracking.tags == {"ares.variant": "fixed"}
-    assert fingerprint(tracked) == fingerprint(plain)
-
-
 def test_another_name_is_another_experiment_and_other_runs(tmp_path: Path) -> None:
     ablation, source = read_ablation(written(tmp_path), name="tight")
     child = list_children(ablation, source)[0]
@@ -71,31 +64,30 @@ def test_a_profile_beside_the_ablation_is_found_from_anywhere(tmp_path: Path) ->
         ({"seeds": [1, 1]}, "seeds: a seed is named twice"),
         ({"seeds": []}, "seeds: "),
         ({"variants": {"alone": []}}, "variants: "),
-        ({"variants": {"a/b": [], "c": []}}, "variant 'a/b'"),
-        ({"variants": {"a": "train.steps=3", "b": []}}, "variant 'a'"),
+        ({"variants": {"a/b": [], "c": []}}, "variants: it is made of"),
+        ({"variants": {"a": "train.steps=3", "b": []}}, "variants: Input should be a valid list (got 'train.steps=3')"),
         ({"name": "../up"}, "name: "),
         ({"profile": "tiny-maths"}, "did you mean tiny-math?"),
         ({"variants": {"a": ["algorithm.kl.knd=fixed"], "b": []}}, "variant 'a': tiny-math.yaml"),
         ({"variants": {"a": ["algorithm.kl.knd=fixed"], "b": []}}, "algorithm.kl.knd is unknown (did you mean kind?)"),
         ({"variants": {"a": [], "b": ["learner.lr=4e-4"]}}, "variants 'a' and 'b' are one and the same"),
-        ({"variants": {"a": ["train.seed=1"], "b": []}}, "'train.seed=1' may not differ between variants"),
-        ({"variants": {"a": ["train={seed: 1}"], "b": []}}, "may not differ between variants"),
-        ({"variants": {"a": ["validation.n=2"], "b": []}}, "may not differ between variants"),
-        ({"overrides": ["train.seed=1"]}, "is set by the ablation itself"),
-        ({"overrides": ["train.tokens=1"]}, "is set by the ablation itself"),
+        ({"variants": {"a": ["train.seed=1"], "b": []}}, "variant 'a': 'train.seed=1' is set by the ablation"),
+        ({"variants": {"a": ["train={seed: 1}"], "b": []}}, "is set by the ablation, or for all variants alike"),
+        ({"variants": {"a": ["validation.n=2"], "b": []}}, "is set by the ablation, or for all variants alike"),
+        ({"overrides": ["train.seed=1"]}, "overrides: 'train.seed=1' is set by the ablation"),
+        ({"overrides": ["train.tokens=1"]}, "is set by the ablation"),
         ({"baseline": "loose"}, "baseline: 'loose' is none of the variants (fixed, as_it_is)"),
-        ({"no_worse": {"val/accuracy": 0.02}}, "no_worse and interaction are told of differences from a `baseline`"),
         ({"baseline": "fixed", "no_worse": {"val/accuracy": 0}}, "no_worse"),
         ({"baseline": "fixed", "no_worse": {"val/aime/accuracy": 0.02}}, "needs a held-out set called 'aime'"),
         ({"baseline": "fixed", "interaction": ["val/accuracy"]}, "interaction"),
         ({"equal_tokens": 0}, "equal_tokens: "),
         ({"overrides": ["data.validation=null"]}, "'val/accuracy' needs held-out problems"),
-        ({"metric": "val/aime/accuracy"}, "needs a held-out set called 'aime': data.validation names none"),
-        ({"metric": "val/second_turn/accuracy"}, "'val/second_turn/accuracy' is measured with validation.turns=2"),
-        ({"metric": "area/val/few_steps/accuracy"}, "'val/few_steps/accuracy' is measured with validation.few_steps"),
+        ({"metric": "val/aime/accuracy"}, "needs a held-out set called 'aime' (data.validation names none)"),
+        ({"metric": "val/second_turn/accuracy"}, "'val/second_turn/accuracy' needs validation.turns=2"),
+        ({"metric": "area/val/few_steps/accuracy"}, "'val/few_steps/accuracy' needs validation.few_steps"),
         (
             {"metric": "val/aime/accuracy", "overrides": ["data.validation={own: h.jsonl}"]},
-            "needs a held-out set called 'aime': those of data.validation are own",
+            "needs a held-out set called 'aime' (data.validation names own)",
         ),
     ],
 )
@@ -113,7 +105,7 @@ def test_an_override_that_removes_the_difference_is_refused(tmp_path: Path) -> N
 
 
 def test_an_unknown_ablation_is_an_error_that_names_the_nearest() -> None:
-    assert "Did you mean math-kl?" in refusal("math_kl")
+    assert "did you mean math-kl?" in refusal("math_kl")
 
 
 @pytest.mark.parametrize("name", list_ablations())
@@ -121,13 +113,6 @@ def test_every_shipped_ablation_can_be_started(name: str) -> None:
     ablation, source = read_ablation(name)
     assert ablation.name == name
     assert len(list_children(ablation, source)) == len(ablation.variants) * len(ablation.seeds)
-
-
-def test_the_models_fields_are_the_files_keys() -> None:
-    assert set(Ablation.model_fields) == {
-        "name", "profile", "overrides", "variants", "seeds", "baseline", "primary", "maximise", "equal_tokens",
-        "no_worse", "interaction",
-    }  # fmt: skip
 
 
 def test_a_budget_of_tokens_is_every_childs(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The report agrees with the rows, and every number in it can be found among them."""
 
-import csv
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +9,9 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Metric
 
-from ares.ablations.measures import list_measures
-from ares.ablations.report import format_number, render, write_page, write_report
+from ares.ablations.comparison import find_values
+from ares.ablations.measures import RULES, list_measures
+from ares.ablations.report import format_number, render, write_report
 from ares.ablations.rows import DEFINITION, TrackingError, read_rows
 from ares.ablations.tables import problems_path, read_csv, write_problems, write_rows
 from ares.ablations.tracking import check_fixed
@@ -60,53 +59,38 @@ def test_held_out_sets_and_reward_functions_are_in_the_table(metric: str, title:
     assert titles.count(title) == 1
 
 
-def test_every_number_in_the_table_comes_from_rows_in_the_csv() -> None:
+def test_every_number_in_the_table_comes_from_rows_in_the_csv(tmp_path: Path) -> None:
     found = ablation(code=True)
-    page = Page(render(found, "report.csv"))
-    text = write_rows(found)
-    body = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("# "))
-    stored = {
-        (f"{line['variant']}{line['seed']}" * 4, metric, int(line["step"])): float(line[metric])
-        for line in csv.DictReader(io.StringIO(body))
-        for metric in line
-        if "/" in metric and line[metric]
-    }
+    html, rows, _ = write_report(found, tmp_path / "report.html")
+    page, stored = Page(html.read_text()), read_csv(rows)
+    values = {measure: find_values(stored, measure) for measure in list_measures("val/accuracy", stored.logged)}
+    by_title = {measure.title: measure for measure in values}
     traced = [row for row in page.rows if len(row) == 8 and row[3].startswith("experiments/7/runs/")]
-    by_title: dict[tuple[str, str], list[float]] = {}
-    for title, variant, _, link, metric, steps, count, value in traced:
-        first, _, last = steps.partition("–")
-        key = link.rpartition("/")[2], metric
-        used = [stored[*key, step] for step in range(int(first), int(last or first) + 1) if (*key, step) in stored]
-        assert len(used) == int(count)
-        mean = sum(used) if metric in ("timing_s/step", "perf/total_num_tokens") else sum(used) / len(used)
-        if title == "val/accuracy, over tokens":  # 400 of them from each evaluation to the next
-            mean = (used[0] / 2 + used[1] + used[2] / 2) / 2
-        assert float(value) == pytest.approx(mean)
-        by_title.setdefault((title, variant), []).append(float(value))
-    assert {row[4] for row in traced} == set(found.children[0].rows)
-
-    digits = {measure.title: measure.digits for measure in list_measures("val/accuracy", found.logged)}
+    for title, variant, seed, link, metric, _, _, value in traced:
+        assert (link.rpartition("/")[2], metric) == (f"{variant}{seed}" * 4, by_title[title].metric)
+        assert float(value) == pytest.approx(values[by_title[title]][variant][int(seed)])
+    assert {row[4] for row in traced} == found.logged
     shown = {row[0]: row[1:] for row in page.rows if len(row) == 3}
-    for title in ("groups kept by the filter", "tokens per solved problem", "share of wrong answer"):
-        (cells,) = (cells for name, cells in shown.items() if name.startswith(title))
+    for measure, of in values.items():
+        (cells,) = (cells for name, cells in shown.items() if name.startswith(f"{measure.title}{RULES[measure.how]}"))
         for variant, cell in zip(FINAL, cells, strict=True):
-            expected = estimate(by_title[title, variant])
-            mean, low, high = (format_number(value or 0.0, digits[title])
+            expected = estimate(of[variant].tolist())
+            mean, low, high = (format_number(value or 0.0, measure.digits)
                                for value in (expected.mean, expected.low, expected.high))  # fmt: skip
-            assert cell == f"{mean}[{low}, {high}]"
+            assert cell.startswith(f"{mean}[{low}, {high}]")
 
 
 def test_the_page_is_made_again_of_its_rows(tmp_path: Path) -> None:
-    besides = {"baseline": "loose", "no_worse": {"val/accuracy": 0.02}, "interaction": ("val/accuracy", "val/accuracy")}
+    besides = {"no_worse": {"val/accuracy": 0.02}, "interaction": ("val/accuracy", "val/accuracy")}
     other = ablation(code=True, definition=ABLATION.model_copy(update=besides))
-    other.children[0].rows["val/accuracy"][8] = float("nan")  # a row that holds no number is not a missing row
+    other.children[0].rows.loc[8, "val/accuracy"] = float("inf")  # a row that holds no number is not a missing row
     for number, made in enumerate((paired_ablation(), other)):
         html, rows, *others = write_report(made, tmp_path / f"report{number}.html")
         problems = [f"report{number}-problems.csv"] if number == 0 else []
         assert [file.name for file in others] == [*problems, f"report{number}.svg"]
         before = html.read_bytes(), others[-1].read_bytes()
         assert conclude(read_csv(rows)) == conclude(made)
-        assert write_page(read_csv(rows), html, rows) == [html, others[-1]]
+        assert write_report(read_csv(rows), html, rows) == [html, others[-1]]
         assert (html.read_bytes(), others[-1].read_bytes()) == before
 
 
@@ -137,9 +121,9 @@ def test_a_file_that_holds_no_report_rows_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_file_needs_nothing_from_outside(tmp_path: Path) -> None:
-    html, rows = write_report(ablation(code=True), tmp_path / "report.html")
+    html, rows, _ = write_report(ablation(code=True), tmp_path / "report.html")
     page = Page(html.read_text())
-    assert len(page.loaded) == 2  # the compared metric, the other curves
+    assert len(page.loaded) == 3  # the differences, the compared metric, the other curves
     assert all(address.startswith("data:image/svg+xml;base64,") for address in page.loaded)
     assert "@import" not in html.read_text()
     assert "url(" not in html.read_text()
@@ -157,16 +141,15 @@ def test_an_unfinished_child_is_reported() -> None:
 def test_one_seed_or_none_makes_a_report_without_a_claim() -> None:
     single = ablation(children=[child("loose", 0, 0.6), child("tight", 0, 0.9)])
     html = render(single, "report.csv")
-    assert "No winner can be named on val/accuracy: an interval needs two seeds" in html
+    assert "tight +0.300, not shown: there is only one seed" in html
     assert "one seed" in html
-    assert "Nothing can be compared yet" in render(ablation(children=[]), "report.csv")
+    assert "Nothing can be compared with loose yet" in render(ablation(children=[]), "report.csv")
 
 
 def test_measures_without_rows_are_left_out() -> None:
-    assert "tokens per solved problem" not in render(ablation(), "report.csv")
-    html = render(ablation(code=True), "report.csv")
-    assert "tokens per solved problem" in html
-    assert "share of wrong answer" in html
+    for code in (False, True):
+        html = render(ablation(code=code), "report.csv")
+        assert ("tokens per solved problem" in html, "with outcome wrong_answer" in html) == (code, code)
 
 
 def test_what_was_compared_is_shown_by_the_settings_that_differ() -> None:
@@ -215,7 +198,7 @@ def test_rows_are_read_from_mlflow_newest_entry_and_last_row_first(tmp_path: Pat
     found = read_rows("leash", uri)
     assert (found.run_id, found.definition) == (parent, ABLATION)
     assert [(each.run_id, each.seed) for each in found.children] == [(other, 0), (again, 1)]
-    assert {name: rows.to_dict() for name, rows in found.children[1].rows.items()} == {"val/accuracy": {0: 0.3}}
+    assert found.children[1].rows.to_dict() == {"val/accuracy": {0: 0.3}}
     assert found.children[1].problems.to_dict("index") == {0: {"p0": 0.5, "p1": 1.0}}
     assert found.repeated == ["leash-tight-seed1"]
     assert "Trained more than once, the newest entry counts: leash-tight-seed1" in render(found, "report.csv")
@@ -223,8 +206,9 @@ def test_rows_are_read_from_mlflow_newest_entry_and_last_row_first(tmp_path: Pat
 
 def test_what_was_decided_before_the_first_child_started_stays(tmp_path: Path) -> None:
     check_fixed(ABLATION, tmp_path)
-    (tmp_path / "ablation.json").write_text('{"name": "leash", "mlflow_run_id": "x"}')  # of before 2026-11-23
-    check_fixed(ABLATION, tmp_path)
+    for older in ({}, {"baseline": None}):  # of before 2026-11-23; of before 2026-11-25
+        (tmp_path / "ablation.json").write_text(json.dumps({"name": "leash", "mlflow_run_id": "x", **older}))
+        check_fixed(ABLATION, tmp_path)
     (tmp_path / "ablation.json").write_text(json.dumps({"mlflow_run_id": "x", **ABLATION.fixed}))
     check_fixed(ABLATION, tmp_path)
     for change in ({"primary": "val/pass_at_n"}, {"maximise": False}, {"baseline": "tight"}, {"no_worse": {"x": 0.1}},

@@ -1,4 +1,4 @@
-"""Paired differences, their two tests, Holm's adjustment, margins; winners without a baseline."""
+"""Paired differences, their two tests, Holm's adjustment, margins."""
 
 import math
 
@@ -15,11 +15,10 @@ from ares.ablations.statistics import (
     count_seeds_needed,
     draw_means,
     draw_shares,
-    find_winner,
     judge,
     pair,
 )
-from ares.ablations.wording import tell_differences, tell_winner
+from ares.ablations.wording import tell_differences
 from tests.ares.ablations.simulated import World, count_outcomes, count_skewed_claims
 
 
@@ -113,16 +112,14 @@ def test_skewed_metrics_are_claimed_falsely_as_rarely_as_the_level_says(seeds: i
     assert of_both < 0.07  # two standard errors above .055
 
 
-def test_false_claims_are_rare_and_pairing_finds_more() -> None:
+def test_false_claims_are_rare_and_effects_are_found() -> None:
     """A small form of the simulations in docs/results/statistics.csv; the draws are keyed, so this cannot flicker.
 
     Of 200 ablations without effect at most 5 % may claim one; 17 is two standard errors above the ten that are allowed.
     """
     for interaction in (0.0, 0.1):
-        none = count_outcomes(World(0.0, 10, 0.8, interaction), 200, 1000)
-        assert none["both"].false_claims <= 17 / 200
-    there = count_outcomes(World(1.0, 10, 0.8, 0.0), 60, 1000)
-    assert there["both"].power > there["unpaired"].power + 0.3
+        assert count_outcomes(World(0.0, 10, 0.8, interaction), 200, 1000).false_claims <= 17 / 200
+    assert count_outcomes(World(1.0, 10, 0.8, 0.0), 60, 1000).power > 0.4
 
 
 @pytest.mark.parametrize(
@@ -170,25 +167,3 @@ def test_the_seeds_needed_are_the_first_count_that_makes_the_claim() -> None:
     assert (count_seeds_needed(difference, 5) or 0) > needed
     assert count_seeds_needed(pair([1e-4, -1e-4, 1e-5]), 1) is None
     assert count_seeds_needed(pair([0.1]), 1) is None
-
-
-CLEAR = {"a": [0.80, 0.81, 0.82], "b": [0.60, 0.61, 0.62], "c": [0.70, 0.71, 0.69]}
-
-
-@pytest.mark.parametrize(
-    ("values", "maximise", "winner", "told"),
-    [
-        (CLEAR, True, "a", "a wins on cost: its interval, a 0.810 [0.785, 0.835], lies above every other one (b 0.610"),
-        (CLEAR, False, "b", "b wins on cost: its interval, b 0.610 [0.585, 0.635], lies below every other one"),
-        (CLEAR | {"c": [0.74, 0.80, 0.82]}, True, None, "No winner can be named on cost: intervals overlap (a 0.810 ["),
-        ({"a": [0.9], "b": [0.1, 0.2]}, True, None, "an interval needs two seeds, and there is only one of a (a 0.900"),
-        ({"a": [1.0, 1.0], "b": [0.1, 0.2]}, True, None, "all seeds of a gave the same value, so its spread is unkn"),
-        ({"a": [0.1] * 3, "b": [0.05, 0.06, 0.07]}, True, None, "all seeds of a gave the same value"),
-        ({"a": [0.9, 0.8]}, True, None, "Nothing can be compared yet"),
-    ],
-)
-def test_a_winner_is_named_only_where_its_interval_lies_clear_of_all_others(
-    values: dict[str, list[float]], maximise: bool, winner: str | None, told: str
-) -> None:
-    assert find_winner(values, maximise) == winner
-    assert told in tell_winner(values, "cost", maximise)

@@ -1,13 +1,22 @@
 import json
-from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
-from ares.config import Config, ConfigError
-from ares.config.profiles import differences, fingerprint, from_dict, load, override, profile_names
+from ares.config import (
+    Config,
+    ConfigError,
+    differences,
+    fingerprint,
+    from_dict,
+    load,
+    override,
+    profile_names,
+    result_settings,
+    sections,
+)
 from ares.config.run import LoraConfig
 
 VERPO = "{alpha: 1, sigma: 1, delta: 1, gamma: 0.1, beta: 1}"
@@ -39,11 +48,8 @@ def refusal(name: str, *overrides: str) -> str:
         ("algorithm.kl.knd=fixed", "algorithm.kl.knd is unknown (did you mean kind?)"),
         ("rolout.n=4", "rolout is unknown (did you mean rollout?)"),
         ("learner.zzz=4", "learner.zzz is unknown (known: lr, warmup_steps"),
-        ("rollout.n=1", "rollout.n"),
-        ("rollout.n=many", "rollout.n"),
         ("rollout.top_p=1.5", "rollout.top_p"),
         ("learner.lr=0", "learner.lr"),
-        ("learner.lr=nan", "learner.lr"),
         ("algorithm.kl.kind=fix", "algorithm.kl.kind"),
         ("algorithm.difficulty.alpha_init={easy: 1, medium: 1, hrad: 1}", "algorithm.difficulty.alpha_init"),
         ("data.format_prompt=no place", "data.format_prompt: there is no {prompt}"),
@@ -53,31 +59,21 @@ def refusal(name: str, *overrides: str) -> str:
         ("learner={sharded: true, offload_optimizer: true}", "offload_optimizer is for whole weights"),
         ("algorithm.policy.old_log_probs=engine", "algorithm.policy.old_log_probs=engine leaves out"),
         ("learner.global_batch_prompts=7", "learner.global_batch_prompts (7) must divide rollout.prompts (16)"),
-        (
-            "rollout={engine: vllm, temperature: 2.5}",
-            "rollout.temperature=2.5: rollout.engine=vllm samples at 0.01 to 2",
-        ),
+        ("rollout={engine: vllm, temperature: 2.5}", "rollout.temperature=2.5: rollout.engine=vllm samples at 0.01 to"),
         ("rollout={engine: vllm, temperature: 0.005}", "rollout.temperature=0.005: rollout.engine=vllm"),
         # What the mathematics would refuse only in the middle of a run is refused here.
         ("algorithm.filter={low: 0.9, high: 0.1}", "algorithm.filter: low"),
         ("algorithm.difficulty.alpha_init={easy: 1}", "algorithm.difficulty.alpha_init"),
         ("algorithm.difficulty={alpha_min: 1, alpha_max: 0.5}", "algorithm.difficulty: alpha_min"),
         ("algorithm.kl.coef=-1", "algorithm.kl.coef"),
-        ("algorithm.kl.coef=nan", "algorithm.kl.coef"),
         ("algorithm.kl={kind: adaptive, target: 0}", "algorithm.kl: kind=adaptive"),
         ("algorithm.overlong.soft_punish_cache=73", "algorithm.overlong.soft_punish_cache"),
         ("learner.betas=[0.9, 1.0]", "learner.betas"),
         ("rollout.top_p=0.9", "rollout.top_p=0.9: responses would be drawn from another distribution"),
         ("reward.code={efficiency: 0.27}", "reward.code.efficiency"),
-        (
-            "reward.code={efficiency: 0.25, design: pass_ratio}",
-            "efficiency (0.25) is at most 0.2 with design=pass_ratio",
-        ),
+        ("reward.code={efficiency: 0.25, design: pass_ratio}", "efficiency (0.25) is at most 0.2 with design=pass_"),
         ("reward.code={efficiency: 0.1, efficiency_start: 72}", "reward.code.efficiency_start (72) must be below"),
-        (
-            f"reward.code={{design: verpo, efficiency: 0.2, verpo: {VERPO}}}",
-            "efficiency (0.2) is at most verpo.gamma (0.1)",
-        ),
+        (f"reward.code={{design: verpo, efficiency: 0.2, verpo: {VERPO}}}", "efficiency (0.2) is at most verpo.gamma"),
         ("algorithm.kl={kind: fixed, coef: {easy: 1, medium: 1, hard: 1}}", "algorithm.kl: kind=fixed"),
         ("algorithm.kl={kind: adaptive, target: {easy: 1, medium: 1, hard: 1}}", "algorithm.kl: kind=adaptive"),
     ],
@@ -112,11 +108,6 @@ def test_all_errors_of_a_profile_are_reported_at_once(profile: Any) -> None:
     assert "foo is unknown" in said
 
 
-def test_a_section_that_is_not_a_mapping_is_an_error_that_names_it(profile: Any) -> None:
-    assert "rollout" in refusal(profile(MINIMAL + "rollout: 3\n"))
-    assert "mapping" in refusal(profile("- a\n- b\n"))
-
-
 # ---- profiles ------------------------------------------------------------------------------------------------------
 
 
@@ -144,18 +135,9 @@ def test_an_error_names_the_whole_chain_of_profiles(profile: Any) -> None:
     assert refusal(profile(f"extends: {parent}\n{MINIMAL}", "c.yaml")).startswith("c.yaml ← b.yaml: ")
 
 
-@pytest.mark.parametrize("circle", [["a"], ["a", "b"], ["a", "b", "c"]])
-def test_extends_in_a_circle_is_an_error(circle: list[str], tmp_path: Path) -> None:
-    for name, beneath in zip(circle, [*circle[1:], circle[0]], strict=True):
-        (tmp_path / f"{name}.yaml").write_text(f"extends: {tmp_path / beneath}.yaml\n{MINIMAL}")
-    assert "circle" in refusal(str(tmp_path / "a.yaml"))
-
-
-def test_a_profile_that_cannot_be_read_is_an_error_that_names_it(profile: Any) -> None:
-    assert "did you mean tiny-math?" in refusal("tiny-mth")
-    assert "There is no profile" in refusal("absent.yaml")
-    path = profile("a: [1\n")
-    assert refusal(path).startswith(path)
+def test_a_key_may_stand_in_two_sections_and_overrule_an_anchor(profile: Any) -> None:
+    config = load(profile("extends: tiny-math\nrollout: &a\n  n: 4\nvalidation:\n  <<: *a\n  n: 8\n"))
+    assert (config.rollout.n, config.validation.n) == (4, 8)
 
 
 # ---- overrides -----------------------------------------------------------------------------------------------------
@@ -180,11 +162,6 @@ def test_an_override_of_text_is_taken_literally(given: str, value: str | None) -
     assert load("tiny-math", [f"data.format_prompt={given}"]).data.format_prompt == value
 
 
-@pytest.mark.parametrize("key", ["no", "1", "1e5", "2024-01-01", "a: b", "[x]"])
-def test_a_column_may_be_called_anything(key: str) -> None:
-    assert load("tiny-math", [f"data.prompt_key={key}"]).data.prompt_key == key
-
-
 def test_a_template_that_yaml_does_not_read_as_text_is_an_error_that_says_how_to_write_it(profile: Any) -> None:
     said = refusal(profile("extends: tiny-math\ndata: {format_prompt: {prompt}}\n"))
     assert "data.format_prompt: YAML reads no text here: put the template in quotes" in said
@@ -193,24 +170,20 @@ def test_a_template_that_yaml_does_not_read_as_text_is_an_error_that_says_how_to
 def test_a_source_is_a_text_a_list_or_held_out_sets_by_name(profile: Any) -> None:
     given = [
         "data.train=[a.jsonl, b/*.csv]",
-        "data.validation={aime: a@b.jsonl, own: {source: [c.csv], prompt_key: q}}",
+        "data.validation={aime: a@b.jsonl, own: {source: [c.csv], prompt_key: q, split: dev}}",
     ]
-    data = load("tiny-math", given).data
+    data = load("tiny-math", [*given, "data.validation_split=validation"]).data
+    assert {name: each.split for name, each in data.held_out.items()} == {"aime": "validation", "own": "dev"}
     assert data.train == ["a.jsonl", "b/*.csv"]
-    assert list(data.held_out) == ["aime", "own"]
     assert (data.held_out["aime"].source, data.held_out["own"].prompt_key) == ("a@b.jsonl", "q")
     own = data.with_columns_of(data.held_out["own"])
     assert (own.prompt_key, own.answer_key) == ("q", "answer")
     dotted = ["data.validation=null", "data.validation.own.source=*.csv", "data.validation.own.prompt_key=no"]
-    assert load("tiny-math", dotted).data.held_out["own"].model_dump(include={"source", "prompt_key"}) == {
-        "source": "*.csv", "prompt_key": "no"
-    }  # fmt: skip
-    config = load("tiny-math", given)
-    assert from_dict(json.loads(json.dumps(config.model_dump(mode="json"))), "run.json") == config
-    assert fingerprint(config) != fingerprint(load("tiny-math", [given[0]]))
+    named = load("tiny-math", dotted).data.held_out["own"]
+    assert (named.source, named.prompt_key) == ("*.csv", "no")
+    assert fingerprint(load("tiny-math", given)) != fingerprint(load("tiny-math", [given[0]]))
     text = load("tiny-math", ["data.train=*.jsonl"]).data
-    assert text.train == "*.jsonl"
-    assert list(text.held_out) == [""]
+    assert (text.train, list(text.held_out)) == ("*.jsonl", [""])
 
 
 @pytest.mark.parametrize(
@@ -218,15 +191,14 @@ def test_a_source_is_a_text_a_list_or_held_out_sets_by_name(profile: Any) -> Non
     [
         ("{aime: {sorce: a}}", "aime.sorce is unknown (did you mean source?)"),
         ("{aime: {source: a, promt_key: q}}", "aime.promt_key is unknown (did you mean prompt_key?)"),
-        ("{aime: 7}", "aime: a source, or a section of source, split, "),
+        ("{aime: 7}", "aime.source: Input should be a valid string"),
         ("{a/b: x}", "'a/b' cannot name a held-out set"),
         ("{}", "no held-out set is named"),
     ],
 )
 def test_an_invalid_held_out_set_is_refused(given: str, told: str) -> None:
-    assert f"data.validation: {told}" in refusal("tiny-math", f"data.validation={given}").replace(
-        "aime.source is missing; ", ""
-    )
+    said = refusal("tiny-math", f"data.validation={given}").replace("aime.source is missing; ", "")
+    assert f"data.validation: {told}" in said
 
 
 @pytest.mark.parametrize(
@@ -250,31 +222,25 @@ def test_a_batch_that_is_too_big_is_refused_with_one_that_fits(
 
 
 @pytest.mark.parametrize(
-    ("given", "read", "value"),
+    ("given", "value"),
     [
-        ("learner.lr=1e-6", lambda c: c.learner.lr, 1e-6),
-        ("learner.lr=2.5E-5", lambda c: c.learner.lr, 2.5e-5),
-        ("rollout.n=3", lambda c: c.rollout.n, 3),
-        ("data.validation=null", lambda c: c.data.validation, None),
-        ("algorithm.aepo.enabled=false", lambda c: c.algorithm.aepo.enabled, False),
-        ("learner.betas=[0.8, 0.9]", lambda c: c.learner.betas, (0.8, 0.9)),
-        ("data.format_prompt=a=b {prompt}", lambda c: c.data.format_prompt, "a=b {prompt}"),
-        ("algorithm.kl.coef={easy: 1, medium: 2, hard: 3}", lambda c: c.algorithm.kl.coef,
-         {"easy": 1.0, "medium": 2.0, "hard": 3.0}),
-        ("model.lora.rank=4", lambda c: c.model.lora, LoraConfig(rank=4)),
+        ("learner.lr=1e-6", 1e-6),
+        ("learner.lr=2.5E-5", 2.5e-5),
+        ("rollout.n=3", 3),
+        ("data.validation=null", None),
+        ("algorithm.aepo.enabled=false", False),
+        ("learner.betas=[0.8, 0.9]", (0.8, 0.9)),
+        ("data.format_prompt=a=b {prompt}", "a=b {prompt}"),
+        ("algorithm.kl.coef={easy: 1, medium: 2, hard: 3}", {"easy": 1.0, "medium": 2.0, "hard": 3.0}),
+        ("model.lora.rank=4", 4),
+        # A column may be called anything.
+        *((f"data.prompt_key={name}", name) for name in ("no", "1", "1e5", "2024-01-01", "a: b", "[x]")),
     ],
-)  # fmt: skip
-def test_a_dotted_override_sets_one_field(given: str, read: Any, value: Any) -> None:
-    assert read(load("tiny-math", [given])) == value
-
-
-def test_the_last_override_of_a_field_wins() -> None:
-    assert load("tiny-math", ["train.seed=1", "train.seed=2"]).train.seed == 2
-
-
-@pytest.mark.parametrize("wrong", ["rollout.n", "=3", "rollout.n.deep=3", "rollout.n=[1"])
-def test_a_malformed_override_is_an_error_that_quotes_it(wrong: str) -> None:
-    assert repr(wrong) in refusal("tiny-math", wrong)
+)
+def test_a_dotted_override_sets_one_field_and_the_last_one_wins(given: str, value: Any) -> None:
+    name = given.partition("=")[0]
+    config = load("tiny-math", ["train.seed=1", given, "train.seed=2"])
+    assert (attrgetter(name)(config), config.train.seed) == (value, 2)
 
 
 def test_an_override_of_a_configuration_leaves_the_rest_as_it_was() -> None:
@@ -296,27 +262,19 @@ def test_an_optional_section_that_is_absent_is_made_by_an_override_of_one_of_its
         override(load("tiny-math", ["rollout.max_mismatch=null"]), ["rollout.max_mismatch.mean=1"])
 
 
-def test_a_configuration_survives_its_way_through_json() -> None:
-    before = load("tiny-math", ["algorithm.kl.coef={easy: 1, medium: 2, hard: 3}"])
+@pytest.mark.parametrize(
+    "setting",
+    ["algorithm.kl.coef={easy: 1, medium: 2, hard: 3}", "data.validation={aime: a@b, own: {source: [c], id_key: q}}"],
+)
+def test_a_configuration_survives_its_way_through_json(setting: str) -> None:
+    before = load("tiny-math", [setting])
     after = from_dict(json.loads(json.dumps(before.model_dump(mode="json"))), "run.json")
-    assert after == before
-    assert fingerprint(after) == fingerprint(before)
+    assert (after, fingerprint(after)) == (before, fingerprint(before))
 
 
 # ---- the fingerprint -----------------------------------------------------------------------------------------------
 
 
-def _fields(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, bool]]:
-    for name, field in type(section).model_fields.items():
-        value = getattr(section, name)
-        if isinstance(value, BaseModel):
-            yield from _fields(value, f"{prefix}{name}.")
-        else:
-            extra = field.json_schema_extra
-            yield f"{prefix}{name}", field, isinstance(extra, dict) and extra.get("affects_results") is False
-
-
-FIELDS = list(_fields(load("tiny-math")))
 NO_EFFECT = {
     "train.steps", "train.tokens", "train.checkpoint_every", "train.keep_checkpoints",
     "tracking.kind", "tracking.settings", "tracking.uri", "tracking.experiment", "tracking.samples",
@@ -327,52 +285,33 @@ NO_EFFECT = {
 }  # fmt: skip
 
 
-def _other(path: str, field: Any, value: Any) -> Any:
-    """Another value of a field, whether or not it would pass the validators of its section."""
-    choices = [choice for choice in get_args(field.annotation) if not isinstance(choice, type)]
-    if isinstance(value, bool):
-        return not value
-    if choices and value in choices:
-        return next((choice for choice in choices if choice != value), "another")
-    if isinstance(value, int | float):
-        return value + 1
-    if isinstance(value, tuple):
-        return tuple(reversed(value)) or ("another",)
-    if isinstance(value, dict):
-        return value | {"another": "another"}
-    return "another" if value is None or isinstance(value, str) else value
+def test_every_setting_but_these_is_part_of_the_fingerprint() -> None:
+    config = load("tiny-math")
+    every = {
+        f"{section.name}.{each.name}" for section in sections(config) for each in section.settings if section.given
+    }
+    assert every - result_settings(config).keys() == NO_EFFECT
+    assert result_settings(config).keys() <= every
 
 
-def _replaced(section: BaseModel, path: list[str], value: Any) -> BaseModel:
-    if len(path) == 1:
-        return section.model_copy(update={path[0]: value})
-    return section.model_copy(update={path[0]: _replaced(getattr(section, path[0]), path[1:], value)})
-
-
-@pytest.mark.parametrize(("path", "field", "inert"), FIELDS, ids=[path for path, _, _ in FIELDS])
-def test_the_fingerprint_changes_with_a_field_if_and_only_if_the_field_changes_results(
-    path: str, field: Any, inert: bool
-) -> None:
-    before = load("tiny-math")
-    value: Any = before
-    for name in path.split("."):
-        value = getattr(value, name)
-    other = _other(path, field, value)
-    assert other != value
-    after = _replaced(before, path.split("."), other)
-    assert isinstance(after, Config)
-    assert inert == (path in NO_EFFECT)
-    assert (fingerprint(after) == fingerprint(before)) == inert
-    assert [line.partition(":")[0] for line in differences(before, after)] == ([] if inert else [path])
+@pytest.mark.parametrize(
+    ("setting", "changed"),
+    [
+        ("train.steps=7", []),
+        ("tracking.tags={a: b}", []),
+        ("learner.ranks=2", ["learner.ranks"]),
+        ("model.lora.rank=4", ["model.lora.alpha", "model.lora.rank", "model.lora.targets"]),
+        ("algorithm.kl.coef={easy: 1, medium: 2, hard: 3}", ["algorithm.kl.coef"]),
+    ],
+)
+def test_the_fingerprint_changes_with_what_changes_results(setting: str, changed: list[str]) -> None:
+    kind = "algorithm.kl.kind=token_adaptive"
+    before, after = load("tiny-math", [kind]), load("tiny-math", [kind, setting])
+    assert (fingerprint(after) == fingerprint(before)) == (not changed)
+    assert [line.partition(":")[0] for line in differences(before, after)] == changed
 
 
 def test_differences_tell_old_and_new_value() -> None:
     before, after = load("tiny-math"), load("tiny-math", ["rollout.n=4", "algorithm.aepo.enabled=false"])
     assert differences(before, after) == ["algorithm.aepo.enabled: True → False", "rollout.n: 8 → 4"]
     assert differences(before, before) == []
-
-
-def test_a_named_held_out_set_without_a_split_of_its_own_has_the_settings_one() -> None:
-    sets = "data.validation={gsm8k: openai/gsm8k, own: {source: o/wn, split: dev}}"
-    held_out = load("tiny-math", [sets, "data.validation_split=validation"]).data.held_out
-    assert {name: each.split for name, each in held_out.items()} == {"gsm8k": "validation", "own": "dev"}

@@ -114,7 +114,7 @@ DATA: dict[str, Wrong] = {
         "aime.promt_key is unknown (did you mean prompt_key?)", "data.validation={aime: {source: a, promt_key: q}}"
     ),
     "a held-out set without a source": train("aime.source is missing", "data.validation={aime: {prompt_key: q}}"),
-    "a held-out set that is a number": train("aime: a source, or a section of", "data.validation={aime: 7}"),
+    "a held-out set that is a number": train("aime.source: Input should be a valid str", "data.validation={aime: 7}"),
     "a held-out set with a name that is a path": train("'a/b' cannot name a held-out set", "data.validation={a/b: x}"),
     "a held-out set with a name too long": train(
         "cannot name a held-out set", f"data.validation={{{'a' * 99}: rows.jsonl}}"

@@ -2,6 +2,7 @@
 
 from tests.e2e.wrong_inputs.row import FOLDER, GOOD, Wrong, profile, train
 
+TRIGGERS = "algorithm.entropy.trigger_tokens=t.txt"
 SETTINGS: dict[str, Wrong] = {
     "a profile that is not there": Wrong("train nowhere", "There is no profile 'nowhere'"),
     "a profile that is almost there": Wrong("train tiny-mth", "did you mean tiny-math?"),
@@ -14,21 +15,17 @@ SETTINGS: dict[str, Wrong] = {
     "a profile with a control character": profile("p.yaml: not YAML", "a: b\x07"),
     "an empty profile": profile("model is missing", ""),
     "a profile that is a list": profile("p.yaml: a profile is a mapping", "- 1"),
-    "a profile that is a number": profile("p.yaml: a profile is a mapping", "7"),
     "tabs": profile("p.yaml: not YAML", "model:\n\tpath: x"),
     "a key twice": profile("'steps' stands in line 2 and in line 3", "train:\n  steps: 1\n  steps: 2"),
     "a key that is a list": profile("p.yaml: ", "? [a, b]\n: 1"),
     "a key that is a number": profile("7 is unknown", "extends: base\n7: 1"),
     "a YAML tag": profile("p.yaml: not YAML", "a: !!python/object:os.system x"),
     "a YAML that holds itself": profile("p.yaml: ", "model: &a {path: *a}"),
-    "a list that holds itself": profile("learner.lr", "extends: tiny-math\nlearner: {lr: &a [*a]}"),
     "a date": profile("train.steps", "extends: tiny-math\ntrain: {steps: 2026-01-01}"),
     "extends itself": profile("`extends` goes round in a circle", "extends: p.yaml"),
-    "extends itself by another path": profile(
-        "`extends` goes round in a circle", "extends: ./sub/../p.yaml", sub=FOLDER
-    ),
+    "extends itself by another path": profile("goes round in a circle", "extends: ./sub/../p.yaml", sub=FOLDER),
     "a circle of relative paths": profile(
-        "`extends` goes round in a circle", "extends: sub/q.yaml", sub__q_yaml="extends: ../p.yaml"
+        "goes round in a circle: p.yaml → sub/q.yaml → ", "extends: sub/q.yaml", sub__q_yaml="extends: ../p.yaml"
     ),
     "extends nothing there": profile("There is no profile 'nowhere'", "extends: nowhere"),
     "extends a directory": profile("q.yaml", "extends: q.yaml", q_yaml=FOLDER),
@@ -41,12 +38,9 @@ SETTINGS: dict[str, Wrong] = {
     "a profile without a model": profile("model is missing", "data: {train: x.jsonl}"),
     "an unknown section": train("rollot is unknown (did you mean rollout?)", "rollot.n=4"),
     "an unknown setting": train("rollout.m is unknown", "rollout.m=4"),
-    "an unknown setting of an optional section": train(
-        "model.lora.rnk is unknown (did you mean rank?)", "model.lora.rnk=4"
-    ),
+    "an unknown setting of an optional section": train("lora.rnk is unknown (did you mean rank?)", "model.lora.rnk=4"),
     "an unknown setting of a union": train("algorithm.entropy.nothing", "algorithm.entropy.nothing=4"),
     "an unknown setting deep in a value": train("model.path.x", "model.path.x=3"),
-    "an unknown setting of a setting": train("rollout.n", "rollout.n.x.y=3"),
     "a setting below an optional number": train("rollout.max_mismatch", "rollout.max_mismatch.x=3"),
     "an optional section that is a value": train("model.lora", "model.lora=3"),
     "a value out of bounds in an optional section": train("model.lora.rank", "model.lora.rank=0"),
@@ -54,38 +48,24 @@ SETTINGS: dict[str, Wrong] = {
     "no field": train("'=3' is not of the form", "=3"),
     "a dot": train("'.=3'", ".=3"),
     "two dots": train("'rollout..n=3'", "rollout..n=3"),
-    "a dot at the end": train("'rollout.=3'", "rollout.=3"),
     "no YAML": train("'rollout.n=[1': the value is not YAML", "rollout.n=[1"),
-    "a section as a whole": train("rollout", "rollout=3"),
     "too few": train("rollout.n", "rollout.n=1"),
     "a fraction": train("rollout.n", "rollout.n=2.5"),
     "a word for a number": train("learner.lr", "learner.lr=fast"),
     "a list for a number": train("train.steps", "train.steps=[true]"),
     "a boolean for a number": train("train.steps: true and false are no numbers", "train.steps=true"),
-    "a boolean for an optional number": train(
-        "algorithm.kl.reference_sync: true and false are no numbers", "algorithm.kl.reference_sync=true"
-    ),
-    "a boolean for a number or one a bucket": train(
-        "algorithm.kl.coef: true and false are no numbers", "algorithm.kl.coef=no"
-    ),
+    "a boolean for a number or one a bucket": train("kl.coef: true and false are no numbers", "algorithm.kl.coef=no"),
     "null for a number": train("train.steps", "train.steps=null"),
     "infinity": train("learner.lr", "learner.lr=.inf"),
-    "infinity by size": train("learner.lr", "learner.lr=1e999"),
     "not a number": train("learner.lr", "learner.lr=.nan"),
-    "infinity for a whole number": train("train.steps", "train.steps=.inf"),
-    "a temperature without end": train("rollout.temperature", "rollout.temperature=.inf"),
     "a coefficient without end": train("algorithm.kl.coef", "algorithm.kl.coef=.inf"),
-    "a LoRA alpha without end": train("model.lora.alpha", "model.lora.alpha=.inf"),
-    "an importance cap without end": train("algorithm.policy.importance_cap", "algorithm.policy.importance_cap=.inf"),
     "a negative": train("train.steps", "train.steps=-1"),
-    "a negative seed": train("train.seed", "train.seed=-1"),
     "a seed of more than 63 bits": train("train.seed", f"train.seed={2**63}"),
     "a learning rate of another magnitude": train("learner.lr", "learner.lr=4"),
     "a temperature that divides by nothing": train("rollout.temperature", "rollout.temperature=1e-30"),
     "a temperature that levels everything": train("validation.temperature", "validation.temperature=1e9"),
     "more steps than folders": train("train.steps", "train.steps=1000000"),
     "more threads than any machine has": train("learner.threads", "learner.threads=100000"),
-    "more ranks than any cluster has": train("learner.ranks", "learner.ranks=100000"),
     "a response of all tokens": train("rollout.max_response_length", "rollout.max_response_length=1e12"),
     "more samples than can be counted": train("rollout.n", "rollout.n=10000000000"),
     "a time limit without end": train("reward.timeout", "reward.timeout=1e300"),
@@ -93,22 +73,14 @@ SETTINGS: dict[str, Wrong] = {
     "an experiment without a name": train("tracking.experiment", 'tracking.experiment=""'),
     "a number of a thousand digits": train("train.seed", f"train.seed={'9' * 5000}"),
     "half a character": train("model.path", "model.path=\udcff"),
-    "half a character in a data path": train("data.train", "data.train=\udcff.jsonl"),
     "a null byte": train("model.path", "model.path=a\0b"),
-    "a null byte in a data path": train("data.train", 'data.train="a\\0b.jsonl"'),
     "an unknown engine": train("rollout.engine", "rollout.engine=magic"),
     "an unknown estimator": train("algorithm.advantage.estimator", "algorithm.advantage.estimator=magic"),
     "an unknown reward": train("reward.kind", "reward.kind=magic"),
     "settings that nobody takes": train("algorithm.advantage.settings", "algorithm.advantage.settings.x=1"),
-    "triggers that are not there": train(
-        "algorithm.entropy.trigger_tokens=t.txt", "algorithm.entropy.trigger_tokens=t.txt"
-    ),
-    "triggers that are a directory": train(
-        "algorithm.entropy.trigger_tokens=t.txt", "algorithm.entropy.trigger_tokens=t.txt", t_txt=FOLDER
-    ),
-    "triggers of bytes": train(
-        "algorithm.entropy.trigger_tokens=t.txt", "algorithm.entropy.trigger_tokens=t.txt", t_txt=b"\xff\xfe\x80"
-    ),
+    "triggers that are not there": train(TRIGGERS, TRIGGERS),
+    "triggers that are a directory": train(TRIGGERS, TRIGGERS, t_txt=FOLDER),
+    "triggers of bytes": train(TRIGGERS, TRIGGERS, t_txt=b"\xff\xfe\x80"),
     "more prompts than problems": train(
         "20 problems are fewer than rollout.prompts=21", "rollout.prompts=21", "learner.global_batch_prompts=21"
     ),
@@ -133,10 +105,8 @@ SETTINGS: dict[str, Wrong] = {
     },
     "an ablation elsewhere": Wrong("ablate code-rewards --name ../evil", "name: it is made of letters"),
     "a profile with a long name": Wrong(["train", "a" * 5000], "There is no profile"),
-    "a profile with a long path": Wrong(["train", f"{'a' * 5000}.yaml"], "There is no profile"),
     "a profile without a name": Wrong(["train", ""], "There is no profile"),
     "a directory for a profile": Wrong("train .", "There is no profile"),
-    "extends a long name": profile("There is no profile", f"extends: {'a' * 5000}"),
     "extends a null byte": profile("There is no profile", 'extends: "a\\0b.yaml"'),
     "extends a mapping": profile("p.yaml: extends: ", "extends: {a: 1}"),
 }
