@@ -258,6 +258,17 @@ def test_python_blocks_parse_and_import_what_is_there(page: Path) -> None:
                 assert [each.name for each in node.names if not hasattr(module, each.name)] == []
 
 
+def test_the_pages_that_code_names_are_there() -> None:
+    named = re.findall(r"(?<![\w/])(docs/[\w/-]+\.(?:md|csv|svg|png))(?:#([\w-]+))?", sources())
+    assert len(named) > 20
+    wrong = {
+        name
+        for name, anchor in named
+        if not (REPOSITORY / name).exists() or (anchor and anchor not in anchors(REPOSITORY / name))
+    }
+    assert wrong == set()
+
+
 def test_the_checks_see_what_is_wrong() -> None:
     """Otherwise the tests above could pass by seeing nothing."""
     assert sum(len(list(settings_of(page))) for page in PAGES) > 100

@@ -1,4 +1,4 @@
-"""Servers with passwords behind proxies with TLS, as docs/operations.md says: a command and a worker through them.
+"""Servers with passwords behind proxies with TLS, as deploy/nginx.conf says: a command and a worker through them.
 
 Covered: Prefect's and MLflow's own passwords, a certificate that only their settings name, the deployments registered
 from outside, a worker that was started without ares. The proxy is nginx with deploy/nginx.conf where it is installed,
