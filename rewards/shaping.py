@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -67,7 +67,7 @@ class CodeOutcomes:
             raise ValueError(f"row {row} has no tests; a program needs at least one")
 
     @classmethod
-    def of(cls, error_type: ArrayLike, endings: Sequence[Sequence[str]], truncated: ArrayLike) -> CodeOutcomes:
+    def of(cls, error_type: ArrayLike, endings: Iterable[Sequence[str]], truncated: ArrayLike) -> CodeOutcomes:
         """From the error type of each verdict [B], how each of its tests ended, and which responses were cut off."""
         of_tests = [np.asarray(each, dtype=str) for each in endings]
         return cls(
