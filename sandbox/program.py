@@ -29,10 +29,10 @@ _ONE_AT_A_TIME = threading.Lock()
 """CPython 3.11 counts a tree's depth for all threads together: two that build trees at once raise SystemError."""
 
 
-def parse(text: str) -> ast.Module:
-    """The tree of a text, from any thread. Raises what `ast.parse` raises."""
+def parse(text: str, name: str = "<text>") -> ast.Module:
+    """The tree of a text, from any thread; warnings give it this name. Raises what `ast.parse` raises."""
     with _ONE_AT_A_TIME:
-        return ast.parse(text, "<text>")
+        return ast.parse(text, name)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
