@@ -1,0 +1,88 @@
+"""Procedural tasks of reasoning-gym: making a question again from its name, and scoring an answer by the task's own scorer.
+
+    reasoning_gym:chain_sum?size=2000&seed=7&max_terms=3     the task, how many questions, the first one, its settings
+    reasoning_gym:chain_sum?size=2000&seed=7&level=1         the settings of its curriculum's second level
+
+A question is pure in (task, settings, seed + index). Not covered: data sets of questions (ares/data/procedural.py), where
+the answer stands in a response (rewards/math.py).
+"""
+
+import dataclasses
+import functools
+from difflib import get_close_matches
+from typing import Any
+from urllib.parse import parse_qsl
+
+PREFIX = "reasoning_gym:"
+REFUSED = {
+    "composite": "name its tasks one by one, as a list of sources",
+    "game_of_life_halting": "its scorer pays every answer that is not empty",
+} | dict.fromkeys(
+    (
+        "binary_matrix", "countdown", "intermediate_integration", "n_queens", "polynomial_multiplication",
+        "puzzle24", "simple_integration", "spiral_matrix", "string_insertion",
+    ),
+    "its scorer evaluates the response as a Python expression",
+)  # fmt: skip
+"""Tasks that are not trained on, and why (reasoning-gym 0.1.25)."""
+
+
+@functools.lru_cache(maxsize=64)
+def make_task(source: str) -> Any:
+    """The reasoning-gym data set of a source. Raises ImportError without the package, ValueError for anything wrong."""
+    from reasoning_gym.factory import CURRICULA, DATASETS  # takes two seconds, and most runs have no such task
+
+    name, _, query = source.removeprefix(PREFIX).partition("?")
+    if name in REFUSED:
+        raise ValueError(f"the task {name} cannot be used: {REFUSED[name]}")
+    if name not in DATASETS:
+        raise ValueError(
+            f"reasoning-gym has no task {name!r} (near it: {', '.join(get_close_matches(name, DATASETS))})"
+        )
+    task, configuration = DATASETS[name]
+    known = [field.name for field in dataclasses.fields(configuration)]
+    settings = {key: _value(text) for key, text in parse_qsl(query, strict_parsing=bool(query))}
+    if unknown := settings.keys() - {*known, "level"}:
+        raise ValueError(f"the task {name} has no setting {min(unknown)!r} (it has level, {', '.join(known)})")
+    try:
+        if "level" in settings:
+            level = settings.pop("level")
+            curriculum = CURRICULA[name]()
+            curriculum.set_global_level(level)
+            return task(config=curriculum.generate_configuration(settings))
+        return task(config=configuration(**settings))
+    except KeyError as error:
+        raise ValueError(f"the task {name} has no curriculum, and so no levels") from error
+    except (AssertionError, TypeError, ValueError) as error:  # how its configurations refuse a value
+        raise ValueError(f"the task {name} refuses its settings: {error}") from error
+
+
+def _value(text: str) -> Any:
+    """A setting's value: a number, true or false, a list as 1,2,3; else text."""
+    if "," in text:
+        return [_value(each) for each in text.split(",")]
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def reasoning_gym(data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any]) -> float | None:
+    """The task's own score of an answer, in [0, 1] (verl's signature); None where its scorer raises.
+
+    data_source: the source of the question; extra_info: {"index": its place there}; solution_str: the answer alone.
+    """
+    task = make_task(data_source)
+    entry = task[extra_info["index"]]
+    if entry["answer"] != ground_truth:
+        raise ValueError(
+            f"{data_source} makes another question {extra_info['index']} than it did: another reasoning-gym?"
+        )
+    try:
+        return float(task.score_answer(solution_str or None, entry))
+    except Exception:  # noqa: BLE001 (scorers raise whatever an answer makes them raise)
+        return None

@@ -1,0 +1,88 @@
+"""Procedural tasks: questions are made from their names alone, train and held-out ones differ, and what is wrong is said."""
+
+import pytest
+
+from ares.data.procedural import read_procedural
+from ares.data.tables import DataError
+from rewards.procedural import REFUSED, make_task, reasoning_gym
+
+pytest.importorskip("reasoning_gym", reason="pip install 'ares[real]'")
+SUMS = "reasoning_gym:chain_sum?min_terms=2&max_terms=3"
+
+
+def test_rows_name_their_question_and_are_the_same_every_time():
+    rows, again = (read_procedural(SUMS, "train", 7) for _ in range(2))
+    assert rows.equals(again) and list(rows.index) == [1, 2, 3, 4, 5, 6, 7]
+    for row in rows.to_dict("records"):
+        made = make_task(row["data_source"])[row["extra_info"]["index"]]
+        assert (made["question"], made["answer"]) == (row["prompt"], row["answer"])
+
+
+def test_held_out_questions_are_others_than_those_trained_on():
+    train, held_out = (
+        read_procedural(f"{SUMS}&min_digits=5&max_digits=6&size=300", of, None) for of in ("train", "test")
+    )
+    assert len(train) == len(held_out) == 300
+    assert not set(train["prompt"]) & set(held_out["prompt"])
+
+
+def test_seed_and_index_are_one_number_so_overlapping_seeds_repeat_questions():
+    one, next_one = (read_procedural(f"{SUMS}&seed={seed}&size=5", "test", None)["prompt"].tolist() for seed in (7, 8))
+    assert one[1:] == next_one[:-1]
+
+
+def test_levels_are_those_of_the_tasks_curriculum():
+    lengths = [
+        read_procedural(f"reasoning_gym:chain_sum?level={n}", "train", 50)["prompt"].str.len().mean() for n in (0, 2)
+    ]
+    assert lengths[0] < lengths[1]
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("reasoning_gym:chain_sun", r"no task 'chain_sun' \(near it: chain_sum"),
+        ("reasoning_gym:chain_sum?max_trms=2", r"no setting 'max_trms' \(it has level, min_terms"),
+        ("reasoning_gym:chain_sum?max_terms=0", "refuses its settings: max_terms must be >= min_terms"),
+        ("reasoning_gym:chain_sum?level=high", "refuses its settings"),
+        ("reasoning_gym:chain_sum?size", "bad query field: 'size'"),
+        ("reasoning_gym:acre?level=1", "no curriculum"),
+        ("reasoning_gym:rubiks_cube?size=2", "no reference answer"),
+        *((f"reasoning_gym:{name}", f"cannot be used: {why}") for name, why in REFUSED.items()),
+    ],
+)
+def test_what_cannot_be_made_is_refused_by_name(source: str, what: str):
+    with pytest.raises(DataError, match=what) as refusal:
+        read_procedural(source, "train", None)
+    assert str(refusal.value).startswith(f"{source}: ")
+
+
+def test_answers_are_scored_by_the_tasks_own_scorer():
+    row = read_procedural(SUMS, "test", 1).to_dict("records")[0]
+    asked = row["data_source"], row["answer"], row["extra_info"]
+    score = lambda answer: reasoning_gym(asked[0], answer, asked[1], asked[2])  # noqa: E731
+    assert score(row["answer"]) == 1.0 and score("") == 0.0
+    assert 0.0 <= score(f"it is {row['answer']}") < 1.0
+
+
+def test_a_scorer_that_raises_gives_no_score_and_never_zero():
+    row = read_procedural("reasoning_gym:prime_factorization", "test", 1).to_dict("records")[0]
+    assert reasoning_gym(row["data_source"], "not a number", row["answer"], row["extra_info"]) is None
+
+
+def test_another_version_that_makes_other_questions_is_noticed():
+    row = read_procedural(SUMS, "test", 1).to_dict("records")[0]
+    with pytest.raises(ValueError, match="makes another question 0"):
+        reasoning_gym(row["data_source"], "1", "another answer", row["extra_info"])
+
+
+def test_no_scorer_that_is_used_evaluates_what_a_response_says():
+    """The list of refused tasks is complete: of every other task, the scorer's source evaluates nothing."""
+    import inspect
+    import re
+
+    from reasoning_gym.factory import DATASETS
+
+    evaluates = re.compile(r"(?<!literal_)\beval\(\w*answer|parse_expr\(|\bexec\(")
+    found = {name for name, (task, _) in DATASETS.items() if evaluates.search(inspect.getsource(task.score_answer))}
+    assert found and found <= REFUSED.keys()
