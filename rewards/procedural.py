@@ -1,10 +1,10 @@
-"""Procedural tasks of reasoning-gym: making a question again from its name, and scoring an answer by the task's own scorer.
+"""Procedural tasks of reasoning-gym: a question is made again from its name, its answer scored by the task's scorer.
 
     reasoning_gym:chain_sum?size=2000&seed=7&max_terms=3     the task, how many questions, the first one, its settings
     reasoning_gym:chain_sum?size=2000&seed=7&level=1         the settings of its curriculum's second level
 
-A question is pure in (task, settings, seed + index). Not covered: data sets of questions (ares/data/procedural.py), where
-the answer stands in a response (rewards/math.py).
+A question is pure in (task, settings, seed + index). Not covered: data sets of questions
+(ares/data/procedural.py), where the answer stands in a response (rewards/math.py).
 """
 
 import dataclasses
@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 PREFIX = "reasoning_gym:"
+SCORER = __file__
 REFUSED = {
     "composite": "name its tasks one by one, as a list of sources",
     "game_of_life_halting": "its scorer pays every answer that is not empty",
@@ -79,9 +80,7 @@ def reasoning_gym(data_source: str, solution_str: str, ground_truth: str, extra_
     task = make_task(data_source)
     entry = task[extra_info["index"]]
     if entry["answer"] != ground_truth:
-        raise ValueError(
-            f"{data_source} makes another question {extra_info['index']} than it did: another reasoning-gym?"
-        )
+        raise ValueError(f"{data_source}: question {extra_info['index']} is another one now: another reasoning-gym?")
     try:
         return float(task.score_answer(solution_str or None, entry))
     except Exception:  # noqa: BLE001 (scorers raise whatever an answer makes them raise)

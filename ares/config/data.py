@@ -13,7 +13,8 @@ from algorithms.settings import MOST, MOST_TOKENS, Strict, only_with
 from ares.config.strict import explain
 
 Source = str | list[str]
-"""A file, a glob, a folder, a Hugging Face data set as name:configuration@revision; or several of them."""
+"""A file, a glob, a folder, a Hugging Face data set as name:configuration@revision, a procedural task
+as reasoning_gym:NAME?size=500&SETTING=…; or several of them."""
 OF_PICTURES = only_with("model.family=vision_language")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
 
@@ -58,7 +59,7 @@ class DataConfig(Strict):
 
     train: Source
     """A .jsonl, .json, .csv (each also .gz) or .parquet file, a glob, a folder, a Hugging Face data set as
-    name:configuration@revision; or a list of them."""
+    name:configuration@revision, a procedural task as reasoning_gym:NAME?size=500&SETTING=…; or a list of them."""
     validation: Annotated[Source | dict[str, HeldOutConfig] | None, BeforeValidator(_held_out_sets)] = None
     """The same for evaluation, or several sets by name, each a source or a section of its own (source, split,
     prompt_key, answer_key, tests_key, id_key). None: nothing is evaluated."""

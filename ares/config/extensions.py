@@ -135,7 +135,11 @@ POLICY_LOSSES = Kind("algorithm.policy", "loss", "a policy loss", ("terms",), {"
 
 GRADERS = Kind(
     "reward", "kind", "a grader", ("start", "anticipate", "grade", "forget", "close"),
-    {"math": "ares.grading.graders:MathGrader", "code": "ares.grading.code:CodeGrader"},
+    {
+        "math": "ares.grading.graders:MathGrader",
+        "code": "ares.grading.code:CodeGrader",
+        "reasoning_gym": "rewards.procedural:reasoning_gym",
+    },
     {"judges_programs": (False, {"code": True})},
     functions=True,
 )  # fmt: skip

@@ -85,29 +85,32 @@ Needs = Literal["tests", "answer", "nothing"]
 functions, which get whatever columns there are)."""
 
 
+BY_ANSWER = only_with("reward.kind=math|reasoning_gym")
+
+
 class RewardConfig(Strict):
     """What a response is worth, and what counts as its accuracy."""
 
     kind: Annotated[str | tuple[str, ...], AfterValidator(_several_or_one)] = "math"
-    """`math` (last \\boxed{} against the answer), `code` (unit tests in the sandbox), or `path.py:Name`: a function
-    with TRL's or verl's signature, or a grader (docs/extending.md). The scores of several functions, which may include
-    math, are added."""
+    """`math` (last \\boxed{} against the answer), `code` (unit tests in the sandbox), `reasoning_gym` (the task's own
+    scorer), or `path.py:Name`: a function with TRL's or verl's signature, or a grader (docs/extending.md). The scores
+    of several functions, which may include math, are added."""
     weights: tuple[float, ...] | None = None
     """What the score of each function of `kind` is multiplied by. None: 1 each."""
     accuracy: Annotated[float | str | None, AfterValidator(_number_or_name)] = None
     """What difficulty buckets, the accuracy filter and pass@k take as a function's accuracy, a number in [0, 1]: the
     reward from which a response counts as right (0.5); the name of a function of `kind`, or of a part of the dict it
-    returns; or another function (path.py:Name). None: the score itself."""
+    returns; or another function (path.py:Name). None: the score itself; of reasoning_gym whether it is 1."""
     settings: dict[str, Any] = Field({})
     """Settings of a grader in a file of yours."""
-    timeout: Seconds | tuple[Seconds, ...] = Field(5.0, json_schema_extra=only_with("reward.kind=math"))
+    timeout: Seconds | tuple[Seconds, ...] = Field(5.0, json_schema_extra=BY_ANSWER)
     """Seconds a single answer may take to grade before the grader is killed and the sample has no score; one limit for
     all functions, or one each. A function with TRL's signature, which is called once per shard, may take this long for
     each of its completions."""
-    answer: str | None = Field(None, json_schema_extra=only_with("reward.kind=math"))
-    """math: where the answer stands in a response, after the thinking: `boxed`, `last_line` (after `Answer:`), `hash`
+    answer: str | None = Field(None, json_schema_extra=BY_ANSWER)
+    """Where the answer stands in a response, after the thinking: `boxed`, `last_line` (after `Answer:`), `hash`
     (after ####), `tag NAME` (in <NAME>…</NAME>), or a regular expression (its group). None: where the prompt asks for
-    it, else boxed."""
+    it, else boxed, of reasoning_gym the last line."""
     computed: bool = Field(False, json_schema_extra=only_with("reward.kind=math"))
     """math: a number has to be written out: 12 and not 3*4, which may be the question itself."""
     max_unscored: float = Field(0.2, ge=0, le=1)
@@ -172,4 +175,6 @@ def part_name(reference: str) -> str:
 
 def is_function(name: str) -> bool:
     """Whether a kind of reward is a function of a response, whose score can be added to others."""
-    return name == "math" or (name not in GRADERS.builtin and not isinstance(GRADERS.implementation(name), type))
+    return name in ("math", "reasoning_gym") or (
+        name not in GRADERS.builtin and not isinstance(GRADERS.implementation(name), type)
+    )

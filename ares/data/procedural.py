@@ -1,13 +1,12 @@
 """Procedural tasks of reasoning-gym as data sets: `reasoning_gym:chain_sum?size=2000&max_terms=3`.
 
-Train sets start at question 0 and held-out sets at question 1,000,000, unless their source names a seed, so they share no
-question. A row says which question it is (data_source, extra_info), so that its scorer can make it again. Not covered:
-making and scoring questions (rewards/procedural.py); questions that only look the same (data.drop_shared).
+Train sets start at question 0 and held-out sets at question 1,000,000, unless their source names a seed, so they share
+no question. A row says which question it is (data_source, extra_info), so that its scorer can make it again. Not
+covered: making and scoring questions (rewards/procedural.py); questions that only look the same (data.drop_shared).
 """
 
 import pandas as pd
 
-from ares.data.tables import DataError
 from rewards.procedural import PREFIX, make_task
 
 SIZE, FIRST_HELD_OUT = 500, 1_000_000
@@ -19,21 +18,19 @@ def is_procedural(source: str) -> bool:
 
 
 def read_procedural(source: str, split: str, limit: int | None) -> pd.DataFrame:
-    """The first `limit` questions of a source: prompt, answer, data_source, extra_info. Raises DataError."""
+    """The first `limit` questions of a source: prompt, answer, data_source, extra_info. Raises ValueError."""
     opened = source + ("" if "?" in source else "?")
     for setting, value in (("size", SIZE), ("seed", 0 if split == "train" else FIRST_HELD_OUT)):
         if f"?{setting}=" not in opened and f"&{setting}=" not in opened:
             opened += f"{'' if opened.endswith('?') else '&'}{setting}={value}"
     try:
         task = make_task(opened)
-        count = len(task) if limit is None else min(limit, len(task))
-        questions = [task[index] for index in range(count)]
     except ImportError as error:
-        raise DataError(f"{source}: procedural tasks need reasoning-gym: pip install 'ares[real]' ({error})") from error
-    except ValueError as error:
-        raise DataError(f"{source}: {error}") from error
+        raise ValueError(f"procedural tasks need reasoning-gym: pip install 'ares-rl[real]' ({error})") from error
+    count = len(task) if limit is None else min(limit, len(task))
+    questions = [task[index] for index in range(count)]
     if unanswered := [index for index, question in enumerate(questions) if question["answer"] is None]:
-        raise DataError(f"{source}: question {unanswered[0]} has no reference answer; the task cannot be used")
+        raise ValueError(f"question {unanswered[0]} has no reference answer, so the task cannot be used")
     return pd.DataFrame(
         {
             "prompt": [question["question"] for question in questions],

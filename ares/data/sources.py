@@ -21,6 +21,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ares.config import Source, is_there, location, matches
+from ares.data.procedural import is_procedural, read_procedural
 from ares.errors import UserError
 
 _HUB = re.compile(r"(?P<name>.+?)(:(?P<configuration>[\w.+-]+))?(@(?P<revision>[\w./-]+))?")
@@ -101,6 +102,8 @@ def _named(source: Source) -> list[str]:
 
 
 def _expanded(one: str) -> list[str]:
+    if is_procedural(one):
+        return [one]
     if "://" in one:
         raise DataError(f"{one}: data is read from this machine's disks or by a data set's name: copy it here first")
     if not _GLOB.search(one) or is_there(Path(location(one))):
@@ -111,6 +114,11 @@ def _expanded(one: str) -> list[str]:
 
 
 def _rows(one: str, split: str, limit: int | None) -> tuple[pd.DataFrame, Unreadable]:
+    if is_procedural(one):
+        try:
+            return read_procedural(one, split, limit), {}
+        except ValueError as error:
+            raise DataError(f"{one}: {error}") from error
     path = Path(location(one))
     if format_of(path.name) is not None:
         return read_file(path, limit)

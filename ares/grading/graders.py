@@ -16,7 +16,8 @@ from ares.config import GRADERS, RewardConfig, part_name
 from ares.grading.functions import FunctionScore, UserFunction
 from ares.grading.grader import ID_COLUMNS, Grader, RewardError
 from rewards.aepo import format_reward
-from rewards.math import BOXED, asked_format, grade_answers
+from rewards.math import BOXED, asked_format, find_answer, grade_answers
+from rewards.procedural import SCORER, reasoning_gym
 
 SCORE = "score"
 """Column with the reward of a response; `score_NAME` is the score from function NAME."""
@@ -38,7 +39,7 @@ def load_grader(config: RewardConfig) -> Grader:
         part_name(kind): _scorer(config, kind, "reward.kind", timeout)
         for kind, timeout in zip(config.kinds, config.timeouts, strict=True)
     }
-    accuracy = config.accuracy
+    accuracy = 1.0 if config.kind == "reasoning_gym" and config.accuracy is None else config.accuracy
     if isinstance(accuracy, str):
         if accuracy in config.kinds:
             accuracy = part_name(accuracy)
@@ -51,6 +52,8 @@ def load_grader(config: RewardConfig) -> Grader:
 def _scorer(config: RewardConfig, kind: str, setting: str, timeout: float) -> Scorer:
     if kind == "math":
         return lambda rows, first: [FunctionScore(grade) for grade in _grades(rows, config)]
+    if kind == "reasoning_gym":
+        return ProceduralScorer(config.answer, timeout)
     return UserFunction(GRADERS.implementation(kind), setting, kind, timeout)
 
 
@@ -72,6 +75,22 @@ class MathGrader(Grader):
             accuracy=pd.array(_grades(rows, self.config), dtype="Float64"),
             format=[format_reward(response) for response in rows["response"]],
         )
+
+
+class ProceduralScorer:
+    """reward.kind=reasoning_gym: the score of the task's own scorer, in a process with a time limit."""
+
+    def __init__(self, answer: str | None, timeout: float) -> None:
+        """answer: where a response's answer stands, as reward.answer has it."""
+        self.answer = answer
+        self._function = UserFunction(reasoning_gym, "reward.kind", f"{SCORER}:{reasoning_gym.__name__}", timeout)
+        self.close = self._function.close
+
+    def __call__(self, rows: pd.DataFrame, first: bool = False) -> list[FunctionScore]:
+        """The score of each row's answer; the whole last line is one where neither setting nor prompt says more."""
+        places = [self.answer or asked_format(prompt) or "last_line" for prompt in rows["prompt"]]
+        found = [find_answer(response, place) or "" for response, place in zip(rows["response"], places, strict=True)]
+        return self._function(rows.assign(response=found), first)
 
 
 class FunctionGrader(Grader):

@@ -1,9 +1,11 @@
-"""Procedural tasks: questions are made from their names alone, train and held-out ones differ, and what is wrong is said."""
+"""Procedural tasks: questions are made from their names alone; train and held-out ones differ; errors say what."""
 
 import pytest
 
+from ares.config import RewardConfig
 from ares.data.procedural import read_procedural
-from ares.data.tables import DataError
+from ares.data.sources import DataError, read_rows
+from ares.grading.graders import load_grader
 from rewards.procedural import REFUSED, make_task, reasoning_gym
 
 pytest.importorskip("reasoning_gym", reason="pip install 'ares[real]'")
@@ -12,7 +14,8 @@ SUMS = "reasoning_gym:chain_sum?min_terms=2&max_terms=3"
 
 def test_rows_name_their_question_and_are_the_same_every_time():
     rows, again = (read_procedural(SUMS, "train", 7) for _ in range(2))
-    assert rows.equals(again) and list(rows.index) == [1, 2, 3, 4, 5, 6, 7]
+    assert rows.equals(again)
+    assert list(rows.index) == [1, 2, 3, 4, 5, 6, 7]
     for row in rows.to_dict("records"):
         made = make_task(row["data_source"])[row["extra_info"]["index"]]
         assert (made["question"], made["answer"]) == (row["prompt"], row["answer"])
@@ -53,16 +56,19 @@ def test_levels_are_those_of_the_tasks_curriculum():
 )
 def test_what_cannot_be_made_is_refused_by_name(source: str, what: str):
     with pytest.raises(DataError, match=what) as refusal:
-        read_procedural(source, "train", None)
+        read_rows(source, "train")
     assert str(refusal.value).startswith(f"{source}: ")
 
 
 def test_answers_are_scored_by_the_tasks_own_scorer():
     row = read_procedural(SUMS, "test", 1).to_dict("records")[0]
-    asked = row["data_source"], row["answer"], row["extra_info"]
-    score = lambda answer: reasoning_gym(asked[0], answer, asked[1], asked[2])  # noqa: E731
-    assert score(row["answer"]) == 1.0 and score("") == 0.0
-    assert 0.0 <= score(f"it is {row['answer']}") < 1.0
+    right, empty, verbose = (
+        reasoning_gym(row["data_source"], answer, row["answer"], row["extra_info"])
+        for answer in (row["answer"], "", f"it is {row['answer']}")
+    )
+    assert right == 1.0
+    assert empty == 0.0
+    assert 0.0 <= verbose < 1.0
 
 
 def test_a_scorer_that_raises_gives_no_score_and_never_zero():
@@ -72,7 +78,7 @@ def test_a_scorer_that_raises_gives_no_score_and_never_zero():
 
 def test_another_version_that_makes_other_questions_is_noticed():
     row = read_procedural(SUMS, "test", 1).to_dict("records")[0]
-    with pytest.raises(ValueError, match="makes another question 0"):
+    with pytest.raises(ValueError, match="question 0 is another one now"):
         reasoning_gym(row["data_source"], "1", "another answer", row["extra_info"])
 
 
@@ -85,4 +91,23 @@ def test_no_scorer_that_is_used_evaluates_what_a_response_says():
 
     evaluates = re.compile(r"(?<!literal_)\beval\(\w*answer|parse_expr\(|\bexec\(")
     found = {name for name, (task, _) in DATASETS.items() if evaluates.search(inspect.getsource(task.score_answer))}
-    assert found and found <= REFUSED.keys()
+    assert found
+    assert found <= REFUSED.keys()
+
+
+def test_a_grader_reads_the_answer_and_a_scorer_that_raises_is_no_zero() -> None:
+    rows = read_procedural(SUMS, "test", 3).assign(id=["a", "b", "c"], slot=[0, 1, 2], sample=0)
+    answers = rows["answer"].tolist()
+    rows["response"] = [f"I think.\n{answers[0]}", f"The answer is {answers[1]}, not {answers[1]}0.", ""]
+    sums = load_grader(RewardConfig(kind="reasoning_gym"))
+    first = load_grader(RewardConfig(kind="reasoning_gym", answer=r"answer is (-?\d+)"))
+    unscored = read_procedural("reasoning_gym:prime_factorization", "test", 1).assign(
+        id="d", slot=0, sample=0, response="two"
+    )
+    try:
+        assert sums.grade(rows)["accuracy"].tolist() == [1.0, 0.0, 0.0]
+        assert first.grade(rows)["accuracy"].tolist() == [0.0, 1.0, 0.0]
+        assert sums.grade(unscored)["accuracy"].isna().all()
+    finally:
+        sums.close()
+        first.close()

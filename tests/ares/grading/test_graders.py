@@ -159,7 +159,7 @@ def test_a_file_without_a_usable_function_is_refused_at_loading(text: str, said:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"), [("maths", "'maths' is not a grader: did you mean math?"), ("x/y.py:f", "x/y.py")]
+    ("kind", "said"), [("maths", "'maths' is not a grader (did you mean math?)"), ("x/y.py:f", "x/y.py")]
 )
 def test_a_reward_that_is_not_there_is_refused_at_loading(kind: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
