@@ -53,11 +53,11 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
     """
     disable_progress_bar()  # one for reading the weights, one for writing them
     store = run_store(run)
-    config = read_config(store)
-    check_model(store, config)
-    version, checkpoint = _checkpoint(store, step)
-    adapters_only = config.model.lora is not None and not merge
-    with new_folder(out) as partial:
+    with new_folder(out) as partial:  # its place is checked first
+        config = read_config(store)
+        check_model(store, config)
+        version, checkpoint = _checkpoint(store, step)
+        adapters_only = config.model.lora is not None and not merge
         _write(config, store.path(checkpoint), adapters_only, partial)
         _check_written(config.model, partial, adapters_only)
     return version
