@@ -90,9 +90,7 @@ def drawn_means(differences: np.ndarray, key: tuple[str | int, ...], draws: int 
 
 
 def mcnemar(only_one: int, only_other: int) -> float:
-    """Exact two-sided p that discordant pairs are equally likely to favour either side (McNemar 1947).
-
-    The binomial of the discordant pairs at ½, doubled; 1 where there is none.
-    """
+    """Exact two-sided p that discordant pairs are equally likely to favour either side (McNemar 1947); 1 where there is
+    none."""
     discordant = only_one + only_other
-    return min(1.0, 2 * float(stats.binom.cdf(min(only_one, only_other), discordant, 0.5)))
+    return float(stats.binomtest(only_one, discordant).pvalue) if discordant else 1.0

@@ -63,9 +63,6 @@ def test_every_way_to_hold_an_image_gives_the_same_picture(tmp_path: Path) -> No
     for number, form in enumerate(forms):
         frame.iloc[[number]].to_parquet(tmp_path / f"{number}.parquet")
         loaded = load(tmp_path / f"{number}.parquet")
-        assert loaded.frame["media_references"][0][0].endswith(
-            "@sha256:" + loaded.frame["media_references"][0][0][-16:]
-        )
         assert Path(path_of(loaded.frame["media_references"][0][0])).read_bytes() == content, form
         assert loaded.digest() == load(tmp_path / "0.parquet").digest()  # where it lies does not matter
 
