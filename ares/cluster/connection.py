@@ -25,6 +25,8 @@ LOCAL = {
     "RAY_prestart_worker_first_driver": "0",
     # By default actors run at niceness 15, behind everything else on the machine, judged programs included.
     "RAY_worker_niceness": "0",
+    # Ray puts the working directory first on its workers' path, where a user's rewards.py would hide our package.
+    "RAY_preload_python_modules": "ares,algorithms,rewards,sandbox",
 }
 """Settings of a local Ray, which reads them when it is imported."""
 if not os.environ.get("RAY_ADDRESS"):
