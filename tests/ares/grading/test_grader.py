@@ -99,12 +99,12 @@ def test_that_scores_count_as_accuracies_is_said_before_anything_is_sampled(
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        (["reward.kind=[{own}:f, {own}:g]"], "difficulty buckets, .* the sum of f, g may be any: set reward.accuracy"),
+        (["reward.kind=[{own}:f, {own}:g]"], "reward.accuracy: .* a sum need not be: name one of f, g"),
         (["reward.kind=[{own}:f, code]", "reward.accuracy=0.5"], "kind: code stands alone"),
         (["reward.kind=[{own}:f, {own}:G]", "reward.accuracy=0.5"], r"kind: .*own.py:G stands alone"),
         (["reward.kind=[{own}:f, {own}:f]", "reward.accuracy=0.5"], "have the same name"),
         (["reward.kind=[]"], "reward.kind: name a grader, or functions"),
-        (["reward.kind=[{own}:f, mth]", "reward.accuracy=0.5"], "'mth' is not a grader: did you mean math"),
+        (["reward.kind=[{own}:f, mth]", "reward.accuracy=0.5"], "'mth' is not a grader .did you mean math"),
         (["reward.kind={own}:f", "reward.weights=[1, 2]"], "weights: 2 values for the 1 of kind"),
         (["reward.kind={own}:f", "reward.weights=[.inf]"], "reward.weights"),
         (["reward.kind={own}:f", "reward.timeout=[1, 2]"], "timeout: 2 values for the 1 of kind"),
