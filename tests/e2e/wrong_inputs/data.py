@@ -56,13 +56,13 @@ DATA: dict[str, Wrong] = {
         "column 'prompt' is missing (columns: prompt;answer)", "data.train=d.csv", d_csv="prompt;answer\na;b\n"
     ),
     "a CSV with a row too long": train(
-        "d.csv: not readable as CSV", "data.train=d.csv", d_csv="prompt,answer\na,b\nc,d,e\n"
+        "d.csv: not readable as csv", "data.train=d.csv", d_csv="prompt,answer\na,b\nc,d,e\n"
     ),
-    "a CSV that is empty": train("d.csv: not readable as CSV", "data.train=d.csv", d_csv=""),
+    "a CSV that is empty": train("d.csv: not readable as csv", "data.train=d.csv", d_csv=""),
     "a CSV without an answer": train(
         "d.csv:2: column 'answer' is missing or null", "data.train=d.csv", d_csv="prompt,answer\na,b\nc,\n"
     ),
-    "a CSV of bytes": train("d.csv: not readable as CSV", "data.train=d.csv", d_csv=b"prompt,answer\n\xff\xfe,b\n"),
+    "a CSV of bytes": train("d.csv: not readable as csv", "data.train=d.csv", d_csv=b"prompt,answer\n\xff\xfe,b\n"),
     "a CSV that is no gzip": train("d.csv.gz: cannot be read", "data.train=d.csv.gz", d_csv_gz="prompt,answer\na,b\n"),
     "a CSV that is half a gzip": train(
         "d.csv.gz: cannot be read", "data.train=d.csv.gz", d_csv_gz=gzip.compress(b"prompt,answer\na,b\n")[:-9]

@@ -18,7 +18,7 @@ def test_a_profile_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         read.append(profile)
         return whole(profile, seen)
 
-    def opened(config: Any, name: str, *more: Any) -> None:
+    def opened(config: Any, name: str, *more: Any, may_round: bool) -> None:
         raise RuntimeError(f"{name}: {config.rollout.n}")
 
     monkeypatch.setenv("ARES_RUNS", str(tmp_path))
