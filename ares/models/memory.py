@@ -58,8 +58,11 @@ def warn_of_memory(policy: PolicyModel, config: Config, trained: int, device: to
     """What to say at the start where an update will not fit into the memory that is free now; None: it fits.
 
     trained: numbers that take a gradient and AdamW's two moments. What a token's activations take is measured on two
-    short rows. On a CPU the engines' weights will be in the same memory.
+    short rows. On a CPU the engines' weights will be in the same memory. Devices other than CPUs and CUDA's are not
+    asked: not all say what is free.
     """
+    if device.type not in ("cpu", "cuda"):
+        return None
     free, fixed = free_memory(device), 12 * trained
     if device.type == "cpu":
         weights = sum(parameter.numel() for parameter in policy.model.parameters())
@@ -80,7 +83,7 @@ def warn_of_memory(policy: PolicyModel, config: Config, trained: int, device: to
 def free_memory(device: torch.device) -> int:
     """Bytes that this process may still take: of a GPU, or of main memory within its control group."""
     if device.type != "cpu":
-        return int(torch.get_device_module(device).mem_get_info(device)[0])
+        return int(torch.cuda.mem_get_info(device)[0])
     free = int(psutil.virtual_memory().available)
     limit, held = CGROUP / "memory.max", CGROUP / "memory.current"
     if limit.is_file() and (most := limit.read_text().strip()).isdigit():
