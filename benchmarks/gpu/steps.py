@@ -49,7 +49,8 @@ def published_shape(place: Place) -> Iterator[Row]:
         f"rollout.max_response_length={longest}", f"learner.micro_batch_tokens={256 if place.tiny else 16384}",
     ])  # fmt: skip
     generator = np.random.default_rng(0)
-    problems = pd.DataFrame({"prompt_token_ids": generator.integers(3, 300, (prompts, tokens)).tolist(), "answer": ""})
+    problems = pd.DataFrame({"prompt_token_ids": generator.integers(3, 300, (prompts, tokens)).tolist()})
+    problems = problems.assign(prompt="", answer="")
 
     def grade(rows: pd.DataFrame) -> pd.DataFrame:
         return rows.assign(accuracy=generator.integers(0, 2, len(rows)).astype(float), format=0.0)
@@ -67,7 +68,7 @@ def take_tiny_steps(place: Place, config: Config, count: int) -> Iterator[Row]:
 def take_steps(place: Place, config: Config, problems: pd.DataFrame, grade: Grade, count: int) -> Iterator[Row]:
     """Seconds of every phase of each step, learner and engine taking turns, and what tells whether it was right.
 
-    problems: prompt_token_ids and answer; all steps have the same.
+    problems: prompt, prompt_token_ids and answer; all steps have the same.
     """
     tokenizer = load_tokenizer(config.model.path)
     learner = Learner(config)
@@ -76,7 +77,9 @@ def take_steps(place: Place, config: Config, problems: pd.DataFrame, grade: Grad
     state = RunState.initial(config, len(problems))
     rollout = config.rollout
     settings = SamplingSettings(rollout.temperature, rollout.top_p, rollout.max_response_length)
-    asked = problems[["prompt_token_ids", "answer"]].loc[problems.index.repeat(rollout.n)].reset_index(drop=True)
+    asked = (
+        problems[["prompt", "prompt_token_ids", "answer"]].loc[problems.index.repeat(rollout.n)].reset_index(drop=True)
+    )
     asked = asked.assign(slot=asked.index // rollout.n, sample=asked.index % rollout.n)
     asked["id"] = "p" + asked["slot"].astype(str)
     for number in range(1, count + 1):
