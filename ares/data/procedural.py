@@ -26,7 +26,7 @@ def read_procedural(source: str, split: str, limit: int | None) -> pd.DataFrame:
     try:
         task = make_task(opened)
     except ImportError as error:
-        raise ValueError(f"procedural tasks need reasoning-gym: pip install 'ares-rl[real]' ({error})") from error
+        raise ValueError(f"procedural tasks need reasoning-gym: pip install -e '.[real]' ({error})") from error
     count = len(task) if limit is None else min(limit, len(task))
     questions = [task[index] for index in range(count)]
     if unanswered := [index for index, question in enumerate(questions) if question["answer"] is None]:
