@@ -1,4 +1,4 @@
-"""Learner and engine in this process, taking turns on one thread: no Ray, and a breakpoint works anywhere.
+"""Learner and engine in this process, taking turns on one thread: no Ray, and a breakpoint works in both.
 
 Covered: one rank and one engine. Not covered: restarting after a death, since it is this process that dies.
 """
