@@ -220,7 +220,8 @@ def importance_weights(
     if cap is None:
         weights, capped = torch.ones_like(ratio), torch.zeros_like(valid)
     else:
-        within = ratio <= cap if kind == "truncated" else (ratio >= 1.0 / cap) & (ratio <= cap)
+        within = ~(ratio > cap) if kind == "truncated" else (ratio >= 1.0 / cap) & (ratio <= cap)
+        # A NaN is within: the loss is NaN too, and the step is skipped and counted.
         weights, capped = torch.where(within, ratio, cap if kind == "truncated" else 0.0), ~within
     measured = {
         "mismatch/ratio_mean": masked_mean(ratio, mask),

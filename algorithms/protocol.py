@@ -227,7 +227,10 @@ def _plain(value: Any) -> Any:
 def _same(a: Any, b: Any) -> bool:
     """Equality that also holds for arrays, tensors and NaN."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return a.shape == b.shape and all(map(_same, a.flat, b.flat))
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        return torch.equal(a, b) or torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):  # an array that was saved comes back as a list
+        one, other = np.asarray(a, dtype=object), np.asarray(b, dtype=object)
+        return one.shape == other.shape and all(map(_same, one.flat, other.flat))
     return bool(a == b) or (isinstance(a, float) and isinstance(b, float) and a != a and b != b)

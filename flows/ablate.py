@@ -221,7 +221,7 @@ async def train_child(child: Child, parent_run: str, folder: Path) -> None:
     given = {"tracking.parent_run": parent_run, "tracking.tags": tags}
     if child.config.reward.judges_programs:
         given["reward.code.verdicts"] = str((folder / VERDICTS).absolute())
-    command = [sys.executable, "-c", CHILD, str(os.getpid()), "train", child.profile, *child.overrides,
+    command = [sys.executable, "-P", "-c", CHILD, str(os.getpid()), "train", child.profile, *child.overrides,
                *(f"{name}={json.dumps(value)}" for name, value in given.items()), "--run", child.name]  # fmt: skip
     # All share one API: this process's own, or the user's server.
     api = PREFECT_API_URL.value()

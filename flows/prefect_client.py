@@ -6,11 +6,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 from uuid import UUID
 
-import httpx
 from prefect import runtime
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import State
-from prefect.exceptions import Pause, PrefectHTTPStatusError
+from prefect.exceptions import Pause
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Suspended
 
@@ -51,10 +50,11 @@ async def run_until_suspended(work: Coroutine[Any, Any, T]) -> T:
     try:
         with impatient_client() as client:
             while not (await asyncio.wait([task], timeout=LOOK_SECONDS))[0]:
-                with suppress(httpx.TransportError, PrefectHTTPStatusError):  # it is asked again in a second
+                state = None
+                with suppress(Exception):  # whatever the server answers, it is asked again in a second
                     state = await asyncio.to_thread(find_suspension, client, flow_run)
-                    if state is not None:
-                        raise Pause(state=state)
+                if state is not None:
+                    raise Pause(state=state)
     finally:
         task.cancel()
         await asyncio.wait([task])

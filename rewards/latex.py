@@ -20,6 +20,8 @@ CHARACTERS = {
     "∠": r"\angle ", "△": r"\triangle ", "…": r"\ldots ", "（": "(", "）": ")", "【": "[", "】": "]", "，": ",",
     "、": ",", "；": ";", "：": ":", "。": ".", "％": "%", "￥": "¥",
 }  # fmt: skip
+SIDE = r"(?:[^{}]|\{[^{}]*\})*"
+"""Text in which braces are closed, and not nested."""
 SPELLINGS = {
     # the same command
     rf"\\(dfrac|tfrac|cfrac){END}": r"\\frac", rf"\\(leq|leqslant){END}|<=": r"\\le ", r"\*\*": "^",
@@ -28,7 +30,7 @@ SPELLINGS = {
     rf"\\lbrace{END}": r"\\{", rf"\\rbrace{END}": r"\\}", rf"\\langle{END}": "(", rf"\\rangle{END}": ")",
     rf"\\(degree|deg){END}|\^\{{?\\circ\}}?": r"^\\circ ", r"\\\$": "$", r"\\%": "%",
     r"\\mathbb\s*\{?R\}?": r"(-\\infty,\\infty)",
-    rf"\{{([^{{}}]*)\\choose{END}([^{{}}]*)\}}|^([^{{}}]*)\\choose{END}([^{{}}]*)$": r"\\binom{\1\3}{\2\4}",
+    rf"\{{({SIDE})\\choose{END}({SIDE})\}}|^({SIDE})\\choose{END}({SIDE})$": r"\\binom{\1\3}{\2\4}",
     # only the look
     rf"\\(left|right){END}\.?": "", rf"\\([bB]ig[lr]?|displaystyle|textstyle|limits){END}": "", r"\\[()\[\]]": "",
     r"\\(color|textcolor)\{\w+\}": "", r"\\(underline|boxed|fbox|mbox)(?=\s*\{)": "",

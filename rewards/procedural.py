@@ -24,6 +24,9 @@ REFUSED = {
         "puzzle24", "simple_integration", "spiral_matrix", "string_insertion",
     ),
     "its scorer evaluates the response as a Python expression",
+) | dict.fromkeys(
+    ("isomorphic_strings", "knight_swap", "ransom_note", "word_ladder"),
+    "each process makes other questions or answers of it, as Python's hash seed is",
 )  # fmt: skip
 """Tasks that are not trained on, and why (reasoning-gym 0.1.25)."""
 

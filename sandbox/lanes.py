@@ -29,6 +29,15 @@ _NEVER_THEIRS = frozenset(
 )
 _NAMELESS = (ast.Constant, ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
 """Nodes that never hold a name: most of a long literal's."""
+_STATELESS = frozenset(
+    str.split(
+        "abc array bisect cmath collections copy dataclasses datetime enum fractions functools heapq itertools math "
+        "numbers operator queue re statistics string textwrap types typing"
+    )
+)
+"""Modules that a test can change for later ones only by assigning to an attribute."""
+_CHANGING = frozenset(str.split("register __dict__ __setattr__ __delattr__"))
+"""Attributes by which a class can be changed without an assignment to one."""
 _CLASS_NAME = re.compile(r"_?[A-Z][A-Za-z0-9]*$")
 
 
@@ -94,12 +103,14 @@ def problem(
                 texts.append(Plan(text, apart=False, error=f"the test does not compile: {error}"))
         shadowing = _shadowing([text for text in texts if isinstance(text, _Text)], read_setup, entry_point)
         plans = [t if isinstance(t, Plan) else _plan(t, read_setup, shadowing, packages) for t in texts]
+    trusted = [plan for plan in plans if plan.apart]
+    apart = [text for text, plan in zip(texts, plans, strict=False) if isinstance(text, _Text) and plan.apart]
     job = {
         "plans": [vars(plan) for plan in plans],
         "setup": read_setup.text if read_setup else "",
         "setup_code": read_setup.code if read_setup else b"",
         "imports": _slow_imports([setup, *tests], packages),
-        "leaves_traces": _may_leave_traces([read_setup, *texts], plans),
+        "leaves_traces": bool(apart) and _may_leave_traces([text for text in (read_setup, *apart) if text], trusted),
         "seed": zlib.crc32(repr(list(tests)).encode("utf-8", "replace")),
     }
     return plans, job
@@ -136,15 +147,34 @@ def _plan(test: _Text, setup: _Text, shadowing: str | None, packages: tuple[str,
     )
 
 
-def _may_leave_traces(texts: list[_Text | Plan | None], plans: list[Plan]) -> bool:
-    """Whether tests name a module with a state that they could change for the tests of the next program."""
+def _may_leave_traces(texts: list[_Text], plans: list[Plan]) -> bool:
+    """Whether what runs in the checker could change a module or a class there for the tests of the next program."""
     modules = {name for plan in plans for name in plan.modules}
-    for node in (node for text in texts if isinstance(text, _Text) for node in text.nodes):
-        if isinstance(node, ast.Import):
-            modules.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            modules.add(str(node.module))
-    return not modules <= PACKAGES | {"math", "typing"}
+    for text in texts:
+        imported: set[str] = set()
+        for node in text.nodes:
+            if isinstance(node, ast.Import):
+                modules.update(alias.name for alias in node.names)
+                imported.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                modules.add(str(node.module))
+                imported.update(alias.asname or alias.name for alias in node.names)
+        for node in text.nodes:
+            if isinstance(node, ast.Name) and node.id in ("setattr", "delattr"):
+                return True
+            if isinstance(node, ast.Attribute):
+                root = _root(node)
+                is_shared = root in imported or (root[:1].isupper() and root not in text.bound)  # as after import *
+                if node.attr in _CHANGING or (is_shared and not isinstance(node.ctx, ast.Load)):
+                    return True
+    return not modules <= PACKAGES | _STATELESS
+
+
+def _root(node: ast.expr) -> str:
+    """The name that a chain of attributes begins with; "" of other expressions."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _slow_imports(texts: list[str], packages: tuple[str, ...]) -> list[str]:

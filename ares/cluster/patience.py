@@ -28,12 +28,13 @@ class Patience:
     @asynccontextmanager
     async def waiting(self, call: str, actor_id: str) -> AsyncIterator[Callable[[], None]]:
         """Await an answer inside, calling the yielded function for every part that comes. Raises ActorHung."""
-        clock, limit = asyncio.get_running_loop().time, SILENCE * 2.0**self._doubled
+        before = self._doubled
+        clock, limit = asyncio.get_running_loop().time, SILENCE * 2.0**before
         try:
             async with asyncio.timeout(limit) as timeout:
                 yield lambda: timeout.reschedule(clock() + limit)
         except TimeoutError as error:
             if not timeout.expired():
                 raise
-            self._doubled += 1
+            self._doubled = max(self._doubled, before + 1)  # several calls may expire in one stall
             raise ActorHung(f"no answer to `{call}` within {limit:.0f} s", actor_id) from error

@@ -39,6 +39,8 @@ _OPTIONAL: dict[str, Any] = {
 }  # fmt: skip
 """Columns that are added only where a row needs them, so that the digests of other sets stay the same."""
 _COLUMNS = tuple(dict.fromkeys(name for each in CODE_SETS.values() for name in each.tests))
+_SECONDS = re.compile(r"\s*(?P<number>\d+(\.\d+)?)\s*(?P<thousandths>m(illi)?s)?", re.IGNORECASE)
+"""TACO's `2.0 seconds`, whatever follows the first number."""
 _IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t][^\n#]*", re.MULTILINE)
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 _NAMES = (ast.Expr, ast.Assign, ast.AnnAssign)
@@ -254,12 +256,13 @@ def _packages(given: Any) -> tuple[str, ...]:
 
 def _time_limit(row: dict[str, Any]) -> float | None:
     """Seconds, from a number, `2.0 seconds` (TACO) or {"seconds", "nanos"} (CodeContests); None for anything else."""
-    value = json_value(row.get("time_limit"), "time_limit")
+    value, seconds = json_value(row.get("time_limit"), "time_limit"), 0.0
     if isinstance(value, dict):
-        value = " ".join(f"{value.get(name) or 0} {name}" for name in ("seconds", "nanos"))
-    elif not isinstance(value, str) or value.replace(".", "").isdigit():
-        value = None if isinstance(value, bool) else f"{value} seconds"
-    seconds = pd.to_timedelta(value, errors="coerce").total_seconds()
+        seconds = float(value.get("seconds") or 0) + float(value.get("nanos") or 0) / 1e9
+    elif isinstance(value, str) and (found := _SECONDS.match(value)):
+        seconds = float(found["number"]) / (1000 if found["thousandths"] else 1)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
     return seconds if seconds > 0 else None
 
 

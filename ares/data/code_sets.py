@@ -29,7 +29,7 @@ from ares.data.code_tests import CONTEST_IMPORTS, RowError, adapter, json_value
 Row = dict[str, Any]
 FENCE = "Answer with the whole program in one ```python block."
 STATEMENTS = (
-    "question_content", "question", "description", "text", "problem", "problem_description", "instruct_prompt",
+    "text", "question", "instruct_prompt", "question_content", "problem", "description", "problem_description",
     "prompt",
 )  # fmt: skip
 """Columns in which the sets state a problem."""

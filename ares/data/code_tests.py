@@ -130,10 +130,10 @@ def read_tests(columns: Mapping[str, Any], function: Any = None, has_checker: bo
     tests = Tests()
     for column, value in columns.items():
         for test in _listed(json_value(value, column), column):
-            if isinstance(test, str) and test.strip():
+            if isinstance(test, str) and test.strip() and column != OWN_PAIRS:
                 tests.texts.append(test)
                 continue
-            if isinstance(test, list) and len(test) == 2:
+            if isinstance(test, list) and len(test) == 2 and column == OWN_PAIRS:
                 test = dict(zip(("input", "output"), test, strict=True))
             if not isinstance(test, dict) or not {"input", "output"} <= test.keys():
                 raise RowError(f"{column}: a test is a text, or has an input and an output, this is {test!r:.80}")
@@ -162,7 +162,8 @@ def _listed(value: Any, column: str) -> list[Any]:
         raise RowError(f"{column} holds no tests, but {value!r:.80}")
     if texts := value.get("functional") or value.get("assert_case"):
         return _listed(texts, column)
-    inputs, outputs = (value.get(f"{side}s", value.get(side)) for side in ("input", "output"))
+    found = [[value.get(name) for name in (f"{side}s", side)] for side in ("input", "output")]
+    inputs, outputs = (other if one is None else one for one, other in found)  # nulls, as parquet fills them in
     if not isinstance(inputs, list) or not isinstance(outputs, list):
         keys = ", ".join(value)
         raise RowError(f"{column} has neither lists inputs and outputs nor functional tests (keys: {keys})")

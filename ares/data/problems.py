@@ -2,7 +2,7 @@
 
 Covered: what a row needs (`each_row`, for loading and for `ares data check`); verl's rows; overlong prompts; for code,
 the unit tests (whose formats ares/data/code.py reads); the places of images and videos (whose columns
-ares/data/vision.py reads). Not covered: files (ares/data/tables.py), chat messages and templates (ares/data/chats.py),
+ares/data/vision.py reads). Not covered: files (ares/data/sources.py), chat messages and templates (ares/data/chats.py),
 whether unit tests can be passed (`ares data check`).
 """
 

@@ -39,7 +39,9 @@ def load_grader(config: RewardConfig) -> Grader:
         part_name(kind): _scorer(config, kind, "reward.kind", timeout)
         for kind, timeout in zip(config.kinds, config.timeouts, strict=True)
     }
-    accuracy = 1.0 if config.kind == "reasoning_gym" and config.accuracy is None else config.accuracy
+    accuracy = config.accuracy
+    if config.kind == "reasoning_gym" and accuracy is None:
+        accuracy = config.weight_of[config.kind]  # the reward of a score of 1
     if isinstance(accuracy, str):
         if accuracy in config.kinds:
             accuracy = part_name(accuracy)
@@ -84,7 +86,10 @@ class ProceduralScorer:
         """answer: where a response's answer stands, as reward.answer has it."""
         self.answer = answer
         self._function = UserFunction(reasoning_gym, "reward.kind", f"{SCORER}:{reasoning_gym.__name__}", timeout)
-        self.close = self._function.close
+
+    def close(self) -> None:
+        """End the scorer's process."""
+        self._function.close()
 
     def __call__(self, rows: pd.DataFrame, first: bool = False) -> list[FunctionScore]:
         """The score of each row's answer; the whole last line is one where neither setting nor prompt says more."""
@@ -138,7 +143,7 @@ class FunctionGrader(Grader):
     def close(self) -> None:
         """End the processes of the user's functions."""
         for scorer in self.scorers.values():
-            if isinstance(scorer, UserFunction):
+            if isinstance(scorer, UserFunction | ProceduralScorer):
                 scorer.close()
 
     def _claim_accuracies(self, said: dict[str, list[FunctionScore]], rewards: np.ndarray) -> list[Any]:

@@ -156,7 +156,7 @@ def _user() -> str:
 def plain_name(name: str) -> str:
     """A name as MLflow takes it: letters, digits, `_-.:/` and spaces, in parts that are neither empty nor dots."""
     text = re.sub(r"[^\w/.\- :]+", "_", name.replace("@", "_at_"))
-    return "/".join(part for part in text.split("/") if part.strip(" ."))[:LONGEST_KEY]
+    return "/".join(part for part in text.split("/") if part.strip(" ."))[:LONGEST_KEY].lstrip(".").rstrip("/")
 
 
 def reason(error: BaseException) -> str:

@@ -1,9 +1,8 @@
-"""Runs that share their past by hard links: forks, shared bootstraps; and which files of a run can be deleted.
+"""Runs that share their past by hard links: forks, shared bootstraps.
 
 Covered: `fork` (a new run with every artifact of another one up to a step, or to a phase of it), `share_bootstrap` (a
-run takes over a bootstrap that it would draw alike), `prune` (delete what neither a resume nor a fork from the oldest
-kept checkpoint on can need). Not covered: training the fork (it is a run like any other), comparing runs
-(ares/runs/difference.py).
+run takes over a bootstrap that it would draw alike). Not covered: training the fork (it is a run like any other),
+comparing runs (ares/runs/difference.py), which files may be deleted (ares/runs/retention.py).
 
 A fork at step K after phase P starts from the commit of step K − 1 and takes over the kept results of step K's phases
 up to P: they keep the identity they had, so its step K finds them. Without P it starts from the commit of step K.
@@ -106,6 +105,13 @@ def _check_place(place: _Place, config: Config) -> None:
         )
     forked = parent.fork()
     is_of_another = forked is not None and at <= forked.version  # with that run's settings
+    ends = [change["after_step"] for change in parent.read_run().get("changes", [])]
+    rounded = max((0 if end is None else end + 1 for end in ends), default=-1)
+    if phase and at <= rounded:
+        raise StoreError(
+            f"Run {parent.name!r} was resumed with other settings in step {rounded}, and phases up to there have the "
+            f"identities of the former ones: share whole steps, without --phase, or a later one than {rounded}"
+        )
     if phase and (is_of_another or not parent.memo(at).of_phases(PHASES)):
         raise StoreError(
             f"Run {parent.name!r} keeps no results of the phases of step {at}: it has not begun it, was forked after "
@@ -156,6 +162,7 @@ def _write_fork(place: _Place, run: Run, digests: dict[str, Any]) -> None:
             identities={each: phase_identity(own, forked, place.at, each) for each in place.phases},
             checkpoint=_checkpoint(place, target),
         )
+        target.flush()
         target.write_run(
             description_of(run.config, run.store.name, digests) | {"fork": described.model_dump(mode="json")}
         )

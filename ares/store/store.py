@@ -1,9 +1,9 @@
 """The run directory: artifacts that are whole or absent, and the chain of commits.
 
-Covered: atomic writes (temporary name, fsync, rename), content hashes, rows as parquet, folders that a caller fills,
-`run.json`, `COMMIT.json`, the lock that keeps a second process out; for the copy of a run at a URL,
-the upload before every local write. Not covered: how to upload (ares/store/mirror.py), what artifacts mean (tasks/),
-results of phases (ares/store/sealed_lines.py).
+Covered: atomic writes (temporary name, rename; a commit syncs what it names), content hashes, rows as parquet, folders
+that a caller fills, `run.json`, `COMMIT.json`, the lock that keeps a second process out; for the copy of a run at a
+URL, the upload before every local write. Not covered: how to upload (ares/store/mirror.py), what artifacts mean
+(tasks/), results of phases (ares/store/sealed_lines.py).
 
     runs/<run>/run.json                    resolved configuration, fingerprint, code version, MLflow run
     runs/<run>/bootstrap/…                 the pass over the train set
@@ -74,10 +74,10 @@ class RunStore:
 
     # ---- artifacts -------------------------------------------------------------------------------------------------
 
-    def write_json(self, path: str, value: Any, synced: bool = False) -> Ref:
-        """Write a JSON file. synced: it survives a power failure from here on."""
+    def write_json(self, path: str, value: Any) -> Ref:
+        """Write a JSON file, which survives a power failure from here on: it says what there is."""
         text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
-        return self._write(path, lambda target: _write_bytes(target, text.encode()), synced)
+        return self._write(path, lambda target: _write_bytes(target, text.encode()), synced=True)
 
     def write_rows(self, path: str, rows: pd.DataFrame) -> Ref:
         """Write a table as parquet; of a step under way, it stays in memory for `read_rows`, until `forget`."""
@@ -240,6 +240,10 @@ class RunStore:
         with ThreadPoolExecutor(SYNCING) as threads:
             list(threads.map(fsync, dict.fromkeys([*inside, *above])))
 
+    def flush(self) -> None:
+        """Flush the whole directory to disk. Raises OSError."""
+        self._sync([self.directory])
+
     # ---- the run and its commits -----------------------------------------------------------------------------------
 
     def exists(self) -> bool:
@@ -248,7 +252,7 @@ class RunStore:
 
     def write_run(self, description: dict[str, Any]) -> None:
         """Write run.json."""
-        self.write_json("run.json", sealed(description), synced=True)
+        self.write_json("run.json", sealed(description))
 
     def read_run(self) -> dict[str, Any]:
         """Read run.json. Raises StoreError when there is no such run or the file is damaged."""
@@ -293,7 +297,7 @@ class RunStore:
         except OSError as error:
             remedy = remedy_for(error, self.directory)
             raise StoreError(f"{self.directory}: not on disk: {error}. {remedy}") from error
-        self.write_json(f"{folder}/COMMIT.json", sealed(commit.model_dump(mode="json")), synced=True)
+        self.write_json(f"{folder}/COMMIT.json", sealed(commit.model_dump(mode="json")))
 
     def read_commit(self, step: int) -> Commit:
         """The commit of a step. Raises DamagedArtifact."""

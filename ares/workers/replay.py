@@ -1,6 +1,6 @@
 """What the weights after a step are rebuilt from: a checkpoint and the committed batches since then.
 
-Not covered: rebuilding them (ares/workers/cluster.py).
+Not covered: rebuilding them (ares/workers/workers.py).
 """
 
 from ares.store import DamagedArtifact, Ref, RunStore, StoreError

@@ -100,7 +100,8 @@ class Workers(ABC):
     async def _ask_learner(self, version: int, method: str, *arguments: Any) -> Any:
         async with self._learning:
             learner = await self._learner_at(version)
-            await self._engine_sleeps()
+            if method != "save":  # which needs no memory that the engine has
+                await self._engine_sleeps()
             return await learner.call(method, *arguments)
 
     def announce_update(self, step: int, batch: Ref, beta: dict[str, Any] | None) -> None:

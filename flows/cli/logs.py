@@ -58,7 +58,9 @@ class RunLog(logging.Handler):
                 file.writelines(self._waiting)
         except OSError as error:
             logging.getLogger().removeHandler(self)
-            errors.print(f"warning: {path}: cannot be written: {error.strerror}", style=_COLOURS[logging.WARNING])
+            errors.print(
+                f"warning: {path}: cannot be written: {error.strerror}", markup=False, style=_COLOURS[logging.WARNING]
+            )
         self._waiting.clear()
 
 

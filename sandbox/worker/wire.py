@@ -7,7 +7,9 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-_encoder = json.JSONEncoder(check_circular=False, separators=(",", ":"))
+# Bound here, since a program may replace json.loads.
+_encode = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
+_decode = json.JSONDecoder().decode
 _LENGTH = struct.Struct("<I")
 MAX_JOB_BYTES = 256 << 20
 MAX_REPLY_BYTES = 64 << 20  # of one frame written by a candidate
@@ -34,7 +36,7 @@ def stream_socket(fd: int) -> socket.socket:
 
 def encode_frame(message: Any, limit: int = MAX_JOB_BYTES) -> bytes:
     """A message as one frame. Raises FrameTooLarge above limit bytes."""
-    body = _encoder.encode(message).encode()
+    body = _encode(message).encode()
     if len(body) > limit:
         raise FrameTooLarge(f"a frame of {len(body)} bytes, the limit is {limit}")
     return _LENGTH.pack(len(body)) + body
@@ -43,7 +45,7 @@ def encode_frame(message: Any, limit: int = MAX_JOB_BYTES) -> bytes:
 def decode_body(body: bytes) -> Any:
     """The message in a frame's body, as encode_frame() writes it. Raises ValueError or RecursionError."""
     # Any other character, forged, could make the whole text take four bytes each.
-    return json.loads(body.decode("ascii"))
+    return _decode(body.decode("ascii"))
 
 
 def send(connection: socket.socket, message: Any) -> None:

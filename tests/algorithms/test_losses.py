@@ -217,3 +217,12 @@ def test_truncated_rows_leave_the_loss():
     assert mask.sum() == 6
     with pytest.raises(ValueError, match="truncated"):
         mask_truncated(mask, np.array([True]))
+
+
+def test_a_log_prob_of_the_engine_that_is_nan_is_no_weight_but_stays_nan():
+    """It became the cap: the token was trained on, twice as much as any other."""
+    weights, _ = losses.importance_weights(
+        torch.zeros(1, 2), torch.tensor([[0.0, math.nan]]), torch.ones(1, 2), 2.0, "truncated"
+    )
+    assert weights[0, 0] == 1.0
+    assert weights[0, 1].isnan()

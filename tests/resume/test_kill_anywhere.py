@@ -37,12 +37,12 @@ def moments(profile: str, steps: range, count: int) -> list[str]:
 
 
 CHAINS = {
-    "math, bootstrap": ("tiny-math", boundaries(0, [*SAMPLED, "compare", "bootstrap", "evaluate"])),
+    "math, bootstrap": ("tiny-math", boundaries(0, [*SAMPLED, "compare", "evaluate", "bootstrap"])),
     "math, step 1": ("tiny-math", boundaries(1, STEP)),
     "math, step 2, evaluated": ("tiny-math", boundaries(2, [*STEP, "compare", "evaluate"])),
     "math, step 3, checkpoint": ("tiny-math", boundaries(3, [*STEP, "checkpoint"])),
     "math, random": ("tiny-math", moments("tiny-math", range(1, 5), 10)),
-    "code, bootstrap": ("tiny-code", boundaries(0, [*SAMPLED, "compare", "bootstrap", "evaluate"])),
+    "code, bootstrap": ("tiny-code", boundaries(0, [*SAMPLED, "compare", "evaluate", "bootstrap"])),
     "code, step 1": ("tiny-code", boundaries(1, STEP)),
     "code, step 2, evaluated, checkpoint": ("tiny-code", boundaries(2, [*STEP, "compare", "evaluate", "checkpoint"])),
     "code, random": ("tiny-code", moments("tiny-code", range(1, 3), 8)),

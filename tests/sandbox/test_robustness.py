@@ -386,7 +386,6 @@ def test_ten_thousand_programs_unprivileged(configuration: Configuration) -> Non
 def test_ten_thousand_programs_leave_memory_and_descriptors_flat() -> None:
     def footprint(pool: SandboxPool) -> tuple[int, int]:
         """(resident pages, open files) of the pool and of its workers' lasting processes."""
-        time.sleep(2)  # a candidate forked ahead still has its parent's files open for a moment
         pages = files = 0
         for pid in (os.getpid(), *processes_of(pool)):
             pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])

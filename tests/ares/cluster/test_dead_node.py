@@ -13,13 +13,14 @@ SCRIPT = """
 import asyncio, logging, pickle, sys
 from pathlib import Path
 import psutil
+from ares.cluster import Cluster
 from ares.engines import Request, SamplingSettings
 from ares.runs.run import Run, read_config
 from ares.store import RunStore
 
 name, runs = sys.argv[1], Path(sys.argv[2])
 logging.basicConfig(level="WARNING")
-run = Run.open(read_config(RunStore(runs / name)), name, runs)
+run = Run.open(read_config(RunStore(runs / name)), name, runs, Cluster)
 requests = [Request([5] * 200, seed) for seed in range(400)]
 assert len(pickle.dumps(requests)) > 100_000  # what is larger goes through the object store
 

@@ -288,7 +288,7 @@ def test_numbers_of_any_length_are_read(pool: SandboxPool) -> None:
         ({"seconds": 2, "nanos": 500000000}, 2.5), ({"seconds": 1, "nanos": None}, 1.0), ("2.0 seconds", 2.0),
         ("1 second", 1.0), ("1500ms", 1.5), (3, 3.0), (0.5, 0.5), ("4", 4.0), ('{"seconds": 1}', 1.0), (None, None),
         ({"seconds": 0, "nanos": 0}, None), ('{"seconds": 2, "nanos": null}', 2.0), ({"seconds": "2"}, 2.0),
-        ("standard", None), (0, None), (True, None),
+        ("standard", None), (0, None), (True, None), (" 2 ", 2.0), ("2 seconds per test", 2.0), ("2 s (Java 4)", 2.0),
     ],
 )  # fmt: skip
 def test_a_rows_limit_of_time_is_seconds_and_bounded_by_the_settings(told: Any, seconds: float | None) -> None:

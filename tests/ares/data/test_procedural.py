@@ -100,6 +100,7 @@ def test_a_grader_reads_the_answer_and_a_scorer_that_raises_is_no_zero() -> None
     answers = rows["answer"].tolist()
     rows["response"] = [f"I think.\n{answers[0]}", f"The answer is {answers[1]}, not {answers[1]}0.", ""]
     sums = load_grader(RewardConfig(kind="reasoning_gym"))
+    half = load_grader(RewardConfig(kind="reasoning_gym", weights=(0.5,)))
     first = load_grader(RewardConfig(kind="reasoning_gym", answer=r"answer is (-?\d+)"))
     unscored = read_procedural("reasoning_gym:prime_factorization", "test", 1).assign(
         id="d", slot=0, sample=0, response="two"
@@ -108,6 +109,7 @@ def test_a_grader_reads_the_answer_and_a_scorer_that_raises_is_no_zero() -> None
         assert sums.grade(rows)["accuracy"].tolist() == [1.0, 0.0, 0.0]
         assert first.grade(rows)["accuracy"].tolist() == [0.0, 1.0, 0.0]
         assert sums.grade(unscored)["accuracy"].isna().all()
+        assert half.grade(rows)["accuracy"].tolist() == [1.0, 0.0, 0.0]
     finally:
-        sums.close()
-        first.close()
+        for grader in (sums, first, half):
+            grader.close()
