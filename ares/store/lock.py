@@ -12,11 +12,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from ares.store.errors import RunHeld
 from ares.store.files import fsync
 
 LOCK = "lock"
+PATIENCE = 1.0
+"""Seconds to wait for a lock: a process that was killed while it started another one leaves its lock, for a moment, to
+that child, which drops it when it executes its program."""
 
 
 def signature() -> str:
@@ -32,15 +36,25 @@ def held(directory: Path) -> Iterator[None]:
     for folder in made:
         fsync(folder.parent)
     with (directory / LOCK).open("a+") as handle:
-        try:  # unlike flock's, such a lock can be asked for without being taken
-            fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _lock_of_whole_file())
-        except BlockingIOError as error:
-            handle.seek(0)
-            raise RunHeld(f"Run {directory.name!r} is being trained by another process ({handle.read()})") from error
+        asked_until = time.monotonic() + PATIENCE
+        while not _is_taken(handle):
+            if time.monotonic() > asked_until:
+                handle.seek(0)
+                raise RunHeld(f"Run {directory.name!r} is being trained by another process ({handle.read()})")
+            time.sleep(0.05)
         handle.truncate(0)
         handle.write(signature())
         handle.flush()
         yield
+
+
+def _is_taken(handle: TextIO) -> bool:
+    """Take the lock if it is free. Unlike flock's, such a lock can be asked for without being taken."""
+    try:
+        fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _lock_of_whole_file())
+    except BlockingIOError:
+        return False
+    return True
 
 
 def is_held(directory: Path) -> bool:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -33,6 +34,15 @@ def holder(store: RunStore) -> Iterator[subprocess.Popen[str]]:
     yield process
     process.kill()
     process.communicate()
+
+
+def test_a_lock_that_a_killed_process_leaves_for_a_moment_is_waited_for(
+    store: RunStore, holder: subprocess.Popen[str]
+) -> None:
+    """A child that it was just starting has a copy until it executes its program: a resume at once was refused."""
+    threading.Timer(0.3, holder.kill).start()
+    with store.lock():
+        assert holder.poll() is not None or holder.wait(5) == -signal.SIGKILL
 
 
 def test_a_second_process_is_refused_and_told_who_holds_the_run(store: RunStore, holder: subprocess.Popen[str]) -> None:
