@@ -164,6 +164,8 @@ def program(
         before = setup[: stub.start()] if stub else ""
     if "from __future__" in source:  # must stay first
         before = ""
+    if "pandas" in own["packages"]:  # whose values do not cross: the row's tests run among the program's objects
+        setup += "\nimport pandas\n"
     return Program(
         source=before + source + own["after"],
         tests=[str(test) for test in row["test_cases"]],

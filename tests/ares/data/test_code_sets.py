@@ -507,3 +507,10 @@ def test_packages_of_all_rows_and_of_the_settings() -> None:
 def test_what_tests_import_they_are_given(row: Row, found: tuple[str, ...]) -> None:
     frame = with_unit_tests(pd.DataFrame([row]), [read(row)], "test_cases")
     assert packages_of([], frame.to_dict("records")) == packages_of([], [vars(read(row))]) == found
+
+
+def test_a_row_that_needs_pandas_has_it_imported_by_its_setup_so_that_its_values_are_judged_where_they_are() -> None:
+    """`len(frame()) == 3` counted a frame's columns, and an honest program got a trusted 0."""
+    row = {"prompt": "p", "test_cases": ["assert len(f()) == 3"], "packages": ["pandas"], "setup": "import math"}
+    assert program(vars(read(row)), "def f(): ...").setup == "import math\nimport pandas\n"
+    assert program(vars(read(row | {"packages": ["numpy"]})), "def f(): ...").setup == "import math"
