@@ -6,9 +6,10 @@
        ├─ task run "score 0"
        └─ task run "update"
 
-Steps and phases are plain awaits. A thread sends their records to the server with Prefect's client. One of Prefect's
-own subflows waits 1 to 2.5 s for the server; these wait for nothing. While the server is away the run continues, with a
-warning. Suspend ends the run at its next step or phase.
+Steps and phases are plain awaits. A thread sends their records to the server with Prefect's client, those of steps
+first, so that a kill loses none of a finished step though the server is slow. One of Prefect's own subflows waits 1 to
+2.5 s for the server; these wait for nothing. While the server is away the run continues, with a warning. Suspend ends
+the run at its next step or phase.
 Not covered: what a step does (flows/train.py), the run's flow (flows/deployed.py), retries (ares/runs/conductor.py).
 """
 
@@ -21,7 +22,8 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache, partial
-from queue import Empty, Queue
+from itertools import count
+from queue import Empty, PriorityQueue
 from threading import Thread
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -42,6 +44,8 @@ from flows.run_log import OURS, LogsTab, has_ui
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
 Request = Callable[[SyncPrefectClient], object]
+STEPS, OTHERS, END = 0, 1, 2
+"""Order in which requests are sent."""
 END_SECONDS = 20.0
 """How long the end of a run waits for its last records to be sent."""
 HEARTBEAT_SECONDS = 30.0
@@ -64,7 +68,8 @@ class PrefectConductor(Conductor):
         self._run_id = UUID(str(runtime.flow_run.id))
         self._step: Record | None = None
         self._suspended: State[Any] | None = None
-        self._requests: Queue[tuple[str, Request] | None] = Queue()
+        self._requests: PriorityQueue[tuple[int, int, str, Request]] = PriorityQueue()
+        self._numbers = count()
         self._thread = Thread(target=copy_context().run, args=(self._send_all,), name="prefect-records", daemon=True)
         self._alarms = Alarms(run.store.name)
         self._artifacts = RunArtifacts(run, self._run_id, self._send)
@@ -83,7 +88,7 @@ class PrefectConductor(Conductor):
         for room in OURS:
             logging.getLogger(room).removeHandler(self._log)
         self._artifacts.update()
-        self._requests.put(None)
+        self._send("", lambda _: None, END)
         self._thread.join(END_SECONDS)
         if self._thread.is_alive():
             logger.warning("Prefect was not told how the last step of %s ended: no answer", self.run.store.name)
@@ -120,7 +125,8 @@ class PrefectConductor(Conductor):
         """Have a record created, and told how what is inside ended."""
         if self._suspended is not None:
             raise Pause(state=self._suspended)
-        self._send(f"of {record.title}", create)
+        rank = STEPS if set_state is SyncPrefectClient.set_flow_run_state else OTHERS
+        self._send(f"of {record.title}", create, rank)
         ended: BaseException | None = None
         try:
             yield
@@ -128,11 +134,11 @@ class PrefectConductor(Conductor):
             ended = error
             raise
         finally:
-            self._send(f"how {record.title} ended", partial(self._end, record, ended, set_state))
+            self._send(f"how {record.title} ended", partial(self._end, record, ended, set_state), rank)
 
-    def _send(self, about: str, request: Request) -> None:
+    def _send(self, about: str, request: Request, rank: int = OTHERS) -> None:
         """Queue a request. about: what Prefect does not know if it fails."""
-        self._requests.put((about, request))
+        self._requests.put((rank, next(self._numbers), about, request))
 
     # ---- in the thread ---------------------------------------------------------------------------------------------
 
@@ -141,10 +147,10 @@ class PrefectConductor(Conductor):
         with get_client(sync_client=True) as client:  # it tries for a minute while a server restarts
             while True:
                 with suppress(Empty):
-                    asked = self._requests.get(timeout=LOOK_SECONDS)
-                    if asked is None:
+                    rank, _, about, request = self._requests.get(timeout=LOOK_SECONDS)
+                    if rank == END:
                         return
-                    self._try(client, *asked)
+                    self._try(client, about, request)
                 if time.monotonic() - looked > LOOK_SECONDS:
                     looked = time.monotonic()
                     self._try(client, "whether the run was suspended", self._look)
