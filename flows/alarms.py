@@ -6,7 +6,6 @@ Covered: a warning in the run's log, and an event `ares.alarm` at Prefect's serv
 """
 
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from statistics import median
 from prefect.events import emit_event
 
 from ares.store import Commit
+from flows.run_log import has_ui
 
 logger = logging.getLogger(__name__)
 EVENT = "ares.alarm"
@@ -81,6 +81,6 @@ class Alarms:
         elif kind not in self.raised:
             self.raised.add(kind)
             logger.warning("%s: %s", self.run, text)
-            if "PREFECT_API_URL" in os.environ:
+            if has_ui():
                 resource = {"prefect.resource.id": f"{RESOURCE}.{self.run}", "prefect.resource.name": self.run}
                 emit_event(EVENT, resource=resource, payload={"kind": kind, "text": text})

@@ -5,7 +5,6 @@ covered: curves and comparisons (MLflow); the terminal (ares/reports/terminal.py
 """
 
 import logging
-import os
 import re
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from algorithms.buckets import BUCKETS
 from ares.reports import VIEW, mlflow_page
 from ares.runs import Run
 from ares.store import tracking_uri
+from flows.run_log import has_ui
 
 logger = logging.getLogger(__name__)
 Request = Callable[[SyncPrefectClient], object]
@@ -50,7 +50,7 @@ class RunArtifacts:
 
     def update(self) -> None:
         """Show how the run stands."""
-        if self.run.commit is not None and "PREFECT_API_URL" in os.environ:
+        if self.run.commit is not None and has_ui():
             self.updated = time.monotonic()
             done = 100.0 * max(self.run.state.step, 0) / self.run.config.train.steps
             contents: dict[str, float | str] = {"progress": done, "summary": summary(self.run)}
@@ -98,7 +98,7 @@ def _links(run: Run) -> list[str]:
 
 async def show_report(name: str, conclusion: str, report: Path, page: str | None) -> None:
     """Show an ablation's conclusion, and where its report is. page: of its run in MLflow."""
-    if "PREFECT_API_URL" not in os.environ:
+    if not has_ui():
         return
     where = (
         f"[report.html]({page}/artifacts/report.html), with its rows, in MLflow" if page else "`ares report` links it"

@@ -1,8 +1,9 @@
 """Prefect's server as flows ask it: without its client's patience of minutes, and whether a run was suspended."""
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from prefect.exceptions import Pause
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Suspended
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 ANSWER_SECONDS = 10.0
 LOOK_SECONDS = 1.0
@@ -51,8 +53,10 @@ async def run_until_suspended(work: Coroutine[Any, Any, T]) -> T:
         with impatient_client() as client:
             while not (await asyncio.wait([task], timeout=LOOK_SECONDS))[0]:
                 state = None
-                with suppress(Exception):  # whatever the server answers, it is asked again in a second
+                try:
                     state = await asyncio.to_thread(find_suspension, client, flow_run)
+                except Exception as error:  # noqa: BLE001 (whatever the server says, the work goes on)
+                    logger.debug("Prefect's server did not say whether the run was suspended: %s", error)
                 if state is not None:
                     raise Pause(state=state)
     finally:

@@ -75,16 +75,24 @@ def _value(text: str) -> Any:
     return text
 
 
-def reasoning_gym(data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any]) -> float | None:
-    """The task's own score of an answer, in [0, 1] (verl's signature); None where its scorer raises.
+@functools.lru_cache(maxsize=1024)
+def _question(source: str, index: int) -> dict[str, Any]:
+    """A question, made once for all its samples."""
+    question: dict[str, Any] = make_task(source)[index]
+    return question
+
+
+def reasoning_gym(
+    data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any]
+) -> float | dict[str, Any]:
+    """The task's own score of an answer, in [0, 1] (verl's signature); where its scorer raises, no score and the error.
 
     data_source: the source of the question; extra_info: {"index": its place there}; solution_str: the answer alone.
     """
-    task = make_task(data_source)
-    entry = task[extra_info["index"]]
+    entry = _question(data_source, extra_info["index"])
     if entry["answer"] != ground_truth:
         raise ValueError(f"{data_source}: question {extra_info['index']} is another one now: another reasoning-gym?")
     try:
-        return float(task.score_answer(solution_str or None, entry))
-    except Exception:  # noqa: BLE001 (scorers raise whatever an answer makes them raise)
-        return None
+        return float(make_task(data_source).score_answer(solution_str or None, entry))
+    except Exception as error:  # noqa: BLE001 (scorers raise whatever an answer makes them raise)
+        return {"score": None, "error": f"{type(error).__name__}: {error}"}

@@ -158,14 +158,17 @@ def _may_leave_traces(texts: list[_Text], plans: list[Plan]) -> bool:
                 imported.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 modules.add(str(node.module))
-                imported.update(alias.asname or alias.name for alias in node.names)
+                is_star = node.names[0].name == "*"
+                names = (
+                    _public_names(str(node.module)) if is_star else [each.asname or each.name for each in node.names]
+                )
+                imported.update(names)
         for node in text.nodes:
             if isinstance(node, ast.Name) and node.id in ("setattr", "delattr"):
                 return True
             if isinstance(node, ast.Attribute):
-                root = _root(node)
-                is_shared = root in imported or (root[:1].isupper() and root not in text.bound)  # as after import *
-                if node.attr in _CHANGING or (is_shared and not isinstance(node.ctx, ast.Load)):
+                is_changed = not isinstance(node.ctx, ast.Load) and _root(node) in imported
+                if node.attr in _CHANGING or is_changed:
                     return True
     return not modules <= PACKAGES | _STATELESS
 

@@ -5,6 +5,8 @@ no question. A row says which question it is (data_source, extra_info), so that 
 covered: making and scoring questions (rewards/procedural.py); questions that only look the same (data.drop_shared).
 """
 
+from urllib.parse import parse_qsl, urlencode
+
 import pandas as pd
 
 from rewards.procedural import PREFIX, make_task
@@ -19,10 +21,10 @@ def is_procedural(source: str) -> bool:
 
 def read_procedural(source: str, split: str, limit: int | None) -> pd.DataFrame:
     """The first `limit` questions of a source: prompt, answer, data_source, extra_info. Raises ValueError."""
-    opened = source + ("" if "?" in source else "?")
-    for setting, value in (("size", SIZE), ("seed", 0 if split == "train" else FIRST_HELD_OUT)):
-        if f"?{setting}=" not in opened and f"&{setting}=" not in opened:
-            opened += f"{'' if opened.endswith('?') else '&'}{setting}={value}"
+    name, _, query = source.partition("?")
+    usual = {"size": SIZE, "seed": 0 if split == "train" else FIRST_HELD_OUT}
+    settings = usual | dict(parse_qsl(query, strict_parsing=bool(query)))
+    opened = f"{name}?{urlencode(settings, safe=',')}"
     try:
         task = make_task(opened)
     except ImportError as error:

@@ -32,11 +32,6 @@ class Estimate:
     high: float | None
     count: int
 
-    @property
-    def half_width(self) -> float | None:
-        """Half the interval."""
-        return None if self.high is None else self.high - self.mean
-
 
 def estimate(values: Sequence[float]) -> Estimate:
     """Mean and t interval: mean ± t(.975, n−1) · s / √n, s the standard deviation of the values (n−1).

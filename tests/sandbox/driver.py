@@ -25,7 +25,6 @@ _REFUSABLE = {
     "mount": (165, 40),
     "landlock": (444, 444),
 }
-_CLONE_NEWUSER = 0x10000000
 
 
 def refuse(names: list[str]) -> None:

@@ -349,6 +349,7 @@ def test_a_checker_leaves_nothing_behind(pool: SandboxPool) -> None:
     ("setup", "is_trusted"),
     [
         ("from collections import Counter\nCounter.most_common = lambda self: []", False),
+        ("from collections import *\nCounter.most_common = None", True),
         ("from numbers import Number\nNumber.register(str)", True),
         ("import decimal\ndecimal.DefaultContext.traps.clear()", True),
     ],

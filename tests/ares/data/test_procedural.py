@@ -73,7 +73,7 @@ def test_answers_are_scored_by_the_tasks_own_scorer():
 
 def test_a_scorer_that_raises_gives_no_score_and_never_zero():
     row = read_procedural("reasoning_gym:prime_factorization", "test", 1).to_dict("records")[0]
-    assert reasoning_gym(row["data_source"], "not a number", row["answer"], row["extra_info"]) is None
+    assert reasoning_gym(row["data_source"], "not a number", row["answer"], row["extra_info"])["score"] is None
 
 
 def test_another_version_that_makes_other_questions_is_noticed():
