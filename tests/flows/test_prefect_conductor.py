@@ -51,6 +51,9 @@ def within_a_flow(body: Body, flow_run: UUID | None = None) -> UUID:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PREFECT__FLOW_RUN_ID", str(flow_run))
         asyncio.run(conducted())
+    for thread in threading.enumerate():  # on a slow machine one goes on sending after END_SECONDS, into the next test
+        if thread.name == "prefect-records":
+            thread.join(60)
     return flow_run
 
 
