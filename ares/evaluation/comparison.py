@@ -1,13 +1,13 @@
 """Compare two evaluations of the same problems: paired differences over problems, and which problems each solves.
 
-Covered: finding the other evaluation, refusing one that was measured differently, t interval, bootstrap and McNemar's
-test. Not covered: several seeds of a training run (`ares ablate`): here both policies are fixed, and intervals cover
-which problems were drawn and, through their values, the sampling.
+Covered: finding the other evaluation, refusing one that was measured differently, t interval and McNemar's test. Not
+covered: several seeds of a training run (`ares ablate`): here both policies are fixed, and intervals cover which
+problems were drawn and, through their values, the sampling.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,36 +17,31 @@ import pandas as pd
 
 from ares.config import Config, ConfigError, result_settings
 from ares.data import ASKED, Problems
-from ares.evaluation.paired import LEVEL, drawn_means, estimate, mcnemar, p_of_draws, p_of_t, spread_of
-from ares.evaluation.request import EvaluationRequest
+from ares.evaluation.paired import estimate, mcnemar, p_of_t, spread_of
 from ares.store import runs_directory
 
 SAME = ("reward.", "rollout.max_response_length", "rollout.top_p", "data.system_prompt", "data.format_prompt")
 """Settings and prefixes of settings that must be equal in two evaluations."""
+DESCRIBED = ("suite", "form", "samples", "temperature", "packages", "turns")
+"""What must be equal of an evaluation's description; absent is equal to empty, as in older evaluations."""
 OF_PROBLEMS = (
     ASKED, "answer", "test_cases", "stdin_tests", "setup", "entry_point", "checker", "time_limit", "begun", "stops",
 )  # fmt: skip
 """Columns of problems that must be equal. The rendered prompt may differ, since each model has its own template."""
 
 
-def measured(
-    request: EvaluationRequest, config: Config, problems: Problems, how: dict[str, Any], graded_with: str
-) -> dict[str, Any]:
+def measured(config: Config, problems: Problems, description: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that must be equal in two evaluations besides the ids of their problems.
 
-    how: suite and form. graded_with: packages that programs import.
+    description: of this evaluation (summary.json).
     """
     columns = [name for name in OF_PROBLEMS if name in problems.frame]
     rows = problems.frame[columns].to_json(orient="split", index=False, default_handler=str)
-    return {
-        "suite": how.get("suite"),
-        "form": how.get("form"),
+    of_settings = {name: value for name, value in result_settings(config).items() if name.startswith(SAME)}
+    return {name: description.get(name) for name in DESCRIBED} | {
         "prompts and tests": hashlib.sha256(rows.encode()).hexdigest()[:16],
-        "samples": request.samples,
-        "temperature": 0.0 if request.greedy else config.validation.temperature,
-        "packages": graded_with,
-        **({"turns": request.turns} if request.turns > 1 else {}),
-    } | {name: value for name, value in result_settings(config).items() if name.startswith(SAME)}
+        **of_settings,
+    }
 
 
 @dataclass(frozen=True)
@@ -75,7 +70,7 @@ class ComparedEvaluation:
         """Raise ConfigError, naming every difference, if this evaluation has other problems or settings."""
         before = self.summary.get("measured", {})
         changed = _other_problems(self.problems["id"].tolist(), list(ids))
-        names = [name for name in dict.fromkeys([*before, *measured]) if before.get(name) != measured.get(name)]
+        names = [name for name in {**before, **measured} if (before.get(name) or None) != (measured.get(name) or None)]
         if changed and "prompts and tests" in names:
             names.remove("prompts and tests")  # other problems always differ in these
         changed += [f"{name}: {before.get(name)} → {measured.get(name)}" for name in names]
@@ -92,8 +87,8 @@ def compared(
 ) -> dict[str, Any]:
     """This evaluation's problems against the other's: differences are this minus other.
 
-    Of each measure: both means, the mean difference with its t interval and p, and with the percentiles and p of a
-    bootstrap over problems. solved: problems with at least one correct sample, and McNemar's exact p.
+    Of each measure: both means, the mean difference with its t interval and p. solved: problems with at least one
+    correct sample, and McNemar's exact p.
     """
     mine, theirs = problems.set_index("id"), other.problems.set_index("id").loc[problems["id"]]
     both = (mine["samples"] > 0) & (theirs["samples"] > 0)
@@ -103,9 +98,7 @@ def compared(
         "with": other.folder.name,
         "target": other.summary["target"],
         "step": other.summary["step"],
-        "measures": {
-            name: _difference(name, mine[name], theirs[name]) for name in measures if name in theirs and name in mine
-        },
+        "measures": {name: _difference(mine[name], theirs[name]) for name in measures if name in theirs},
         "solved": {
             "by": "the answer" if samples == 1 else f"at least one of {samples} samples",
             "both": int((one & two).sum()),
@@ -117,17 +110,13 @@ def compared(
     }
 
 
-def _difference(name: str, mine: pd.Series, theirs: pd.Series) -> dict[str, Any]:
+def _difference(mine: pd.Series, theirs: pd.Series) -> dict[str, Any]:
     known = mine.notna() & theirs.notna()
     one, two = (each[known].to_numpy(dtype=np.float64) for each in (mine, theirs))
-    if not len(one):
-        return {"problems": 0}
+    if len(one) < 2:
+        return {"problems": len(one)}
     differences = one - two
     interval = estimate(differences)
-    # Keyed by problems and measure alone, so that swapping the two evaluations gives the same draws.
-    drawn = drawn_means(differences, ("comparison", name, *map(str, mine.index[known])))
-    low, high = np.quantile(drawn, [LEVEL / 2, 1 - LEVEL / 2])
-    spread = spread_of(differences) if len(differences) > 1 else None
     return {
         "problems": len(differences),
         "this": float(one.mean()),
@@ -135,10 +124,7 @@ def _difference(name: str, mine: pd.Series, theirs: pd.Series) -> dict[str, Any]
         "difference": interval.mean,
         "low": interval.low,
         "high": interval.high,
-        "p": None if spread is None else p_of_t(interval.mean, spread, len(differences)),
-        "bootstrap_low": float(low),
-        "bootstrap_high": float(high),
-        "p_bootstrap": p_of_draws(drawn),
+        "p": p_of_t(interval.mean, spread_of(differences), len(differences)),
     }
 
 

@@ -82,9 +82,6 @@ class Evaluation(Step):
         check_vocabulary(check_weight_files(config.model), tokenizer, ends, prompts, config.model.path)
         grader = load_grader(config.reward)
         graded_with = grader.expect(problems.frame)
-        how_measured = measured(request, config, problems, suite, graded_with)
-        if other is not None:
-            other.check(problems.frame["id"].tolist(), how_measured)
         is_run = weights_of.exists()
         description = {
             "target": request.target,
@@ -93,7 +90,7 @@ class Evaluation(Step):
             "data": problems.digest(),
             "settings": fingerprint(config),
             "samples": request.samples,
-            "temperature": how_measured["temperature"],
+            "temperature": 0.0 if request.greedy else config.validation.temperature,
             **suite,
             **({"packages": graded_with} if graded_with else {}),
             **({"turns": request.turns} if request.turns > 1 else {}),
@@ -102,6 +99,9 @@ class Evaluation(Step):
             for path, setting in run_files(config).items()
             if setting.startswith("reward.")
         }
+        how_measured = measured(config, problems, description)
+        if other is not None:
+            other.check(problems.frame["id"].tolist(), how_measured)
         check_media(problems.frame, problems.source, config.rollout)
         store = RunStore(_folder(request, problems.source, description))
         _check_same(store, description)

@@ -1,4 +1,4 @@
-"""Differences of paired values: Student's t interval and test, a bootstrap, McNemar's exact test.
+"""Differences of paired values: Student's t interval and test, the p of a bootstrap's draws, McNemar's exact test.
 
 Covered: values that come in pairs, one a problem (or one a seed, for ares/ablations). Not covered: where they come
 from (ares/evaluation/comparison.py), several seeds crossed with problems (ares/ablations/statistics.py).
@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
-
-from algorithms.keys import derive_seed
 
 CONFIDENCE = 0.95
 LEVEL = 1 - CONFIDENCE
@@ -73,15 +71,6 @@ def p_of_draws(drawn: np.ndarray) -> float:
     """Two-sided p: twice the share of draws on the other side of zero, never 0."""
     smaller = min(int((drawn <= ROUNDING).sum()), int((drawn >= -ROUNDING).sum()))
     return min(1.0, 2 * (smaller + 1) / (len(drawn) + 1))
-
-
-def drawn_means(differences: np.ndarray, key: tuple[str | int, ...], draws: int = DRAWS) -> np.ndarray:
-    """Means of `draws` samples with replacement of differences [P]; every draw comes from `key` alone."""
-    rng = np.random.default_rng(derive_seed(*key))
-    count = len(differences)
-    parts = [min(CHUNK, draws - start) for start in range(0, draws, CHUNK)]
-    even = np.full(count, 1 / count)
-    return np.concatenate([rng.multinomial(count, even, size=part) @ differences / count for part in parts])
 
 
 def mcnemar(only_one: int, only_other: int) -> float:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-from huggingface_hub import constants, snapshot_download
+from huggingface_hub import snapshot_download
 from transformers import PreTrainedTokenizerBase
 
 from algorithms.settings import MOST_TOKENS
@@ -76,11 +76,7 @@ def load_suite(
     usable = {row.id: (row, row.problem) for row in rows if row.problem and not row.left_out}
     base_tests, base = _base_tests(suite, data, raw, [row for row, _ in usable.values()])
     for row, problem in usable.values():
-        row.problem = replace(
-            problem,
-            test_cases=[*base_tests.get(row.id, ()), *problem.test_cases],
-            packages=tuple(sorted({*problem.packages, *suite.packages})),
-        )
+        row.problem = replace(problem, test_cases=[*base_tests.get(row.id, ()), *problem.test_cases])
         try:
             row.asked = row.text = _asked(problem, form, suite)
             if form == "instruct":
@@ -101,15 +97,13 @@ def load_suite(
 
 def _rows(name: str, suite: Suite, source: Source, limit: int | None) -> pd.DataFrame:
     """The rows of the test split as they are."""
-    raw = read_rows(source, SPLIT, limit=limit if suite.task_ids is None else None)
     if suite.task_ids is None:
-        return raw
-    if "task_id" not in raw:
-        raise DataError(f"{shown(source)}: column 'task_id' is missing: it tells which rows are {name}'s test split")
-    kept = raw[raw["task_id"].isin(suite.task_ids)].head(limit if limit is not None else len(raw))
+        return read_rows(source, SPLIT, limit=limit)
+    raw = read_rows(source, SPLIT)
+    kept = raw[raw["task_id"].isin(suite.task_ids)] if "task_id" in raw else raw[:0]
     if kept.empty:
         raise DataError(f"{shown(source)}: no row of {name}'s test split (task_id {suite.task_ids.start} and on)")
-    return kept
+    return kept.head(limit or len(kept))
 
 
 def _read(raw: pd.DataFrame, columns: DataConfig) -> list[Row]:
@@ -130,11 +124,11 @@ def _base_tests(
     """
     if suite.base_tests is not None:
         where = f"column {suite.base_tests}"
-        of_rows = raw[suite.base_tests].tolist() if suite.base_tests in raw else [None] * len(raw)
+        of_rows = raw.get(suite.base_tests, pd.Series(index=raw.index, dtype=object)).tolist()
         tests: dict[str, Any] = {row.id: of_rows[row.position] for row in rows}
     elif suite.base is not None:
         try:
-            source = base_files_of(suite.base, data)
+            source = _files_of_base(suite.base, data)
             of_base = _read(_rows(suite.base, SUITES[suite.base], source, None), DataConfig(train=suite.base))
         except DataError as error:
             return {}, f"no base tests: {error}"
@@ -174,41 +168,29 @@ def suite_of(name: str) -> Suite:
 def files_of(name: str, data: str | None) -> list[str]:
     """The files of a suite, or the path itself. Raises DataError saying what is missing and how to get it.
 
-    data: a file, or a folder that holds the set; None: it is looked for.
+    data: a file, or a folder that holds the set; None: it is looked for in the folder FOLDER, then on the hub.
     """
     suite = suite_of(name)
     if suite is OWN:
         return [name]
-    named = " or ".join([*suite.names, *suite.files])
+    where = data or os.environ.get(FOLDER) or f"the folder {FOLDER} (not set)"
+    folder = Path(location(where))
+    files = [str(folder)] if data and folder.is_file() else _in_folder(name, suite, folder, is_its_own=bool(data))
+    if not files and data is None:
+        try:
+            files = _of_hub(suite)
+        except OSError as error:
+            where += f", nor from the hub: {' '.join(str(error).split())}"
+    if files:
+        return files
     includes = " ".join(f"--include '{pattern}'" for pattern in suite.files)
-    remedy = (
-        f"Get it: HF_HUB_OFFLINE=0 hf download {suite.hub} --repo-type dataset {includes}; or name a file or folder "
-        "that holds it with --data"
+    raise DataError(
+        f"--suite {name}: no {' or '.join([*suite.names, *suite.files])} in {where}. Get it: HF_HUB_OFFLINE=0 hf "
+        f"download {suite.hub} --repo-type dataset {includes}; or name a file or folder that holds it with --data"
     )
-    if data is not None:
-        path = Path(location(data))
-        if not path.exists():
-            raise DataError(f"--data {path}: there is no such file or folder")
-        found = [str(path)] if path.is_file() else _in_folder(name, suite, path) or _matching(path, suite.files)
-        if not found:
-            raise DataError(f"--data {path} holds no {named}. {remedy}")
-        return found
-    at_hand = os.environ.get(FOLDER)
-    if at_hand and (found := _in_folder(name, suite, Path(at_hand))):
-        return found
-    try:
-        return _of_hub(suite)
-    except OSError as error:
-        hub = f"cannot be read from the hub: {' '.join(str(error).split())}"
-        if constants.is_offline_mode():
-            hub = f"is not in the Hugging Face cache ({constants.HF_HUB_CACHE}), and HF_HUB_OFFLINE keeps from the hub"
-        raise DataError(
-            f"--suite {name} is not at hand: no {named} in the folder {FOLDER} ({at_hand or 'not set'}); the data set "
-            f"{suite.hub} {hub}. {remedy}"
-        ) from error
 
 
-def base_files_of(base: str, data: str | None) -> list[str]:
+def _files_of_base(base: str, data: str | None) -> list[str]:
     """The files of a base set: beside those that --data names, else wherever suites are looked for."""
     if data is not None:
         path = Path(location(data))
@@ -217,15 +199,14 @@ def base_files_of(base: str, data: str | None) -> list[str]:
     return files_of(base, None)
 
 
-def _in_folder(name: str, suite: Suite, folder: Path) -> list[str]:
-    """Files under the suite's own names, here or in a folder of the suite's; there also under the hub's names."""
+def _in_folder(name: str, suite: Suite, folder: Path, is_its_own: bool) -> list[str]:
+    """Files under the suite's own names, here or in a folder of the suite's; there also under the hub's names, which
+    say little: test.jsonl. is_its_own: the folder itself holds this suite alone."""
+    own = [folder / name, folder / suite.hub.rpartition("/")[2]]
     packed = [pattern for each in suite.names for pattern in (each, f"{each}.gz")]
-    if files := _matching(folder, packed):
-        return files[:1]
-    for own in (folder / name, folder / suite.hub.rpartition("/")[2]):
-        if files := _matching(own, packed)[:1] or _matching(own, suite.files):
-            return files
-    return []
+    found = [_matching(place, packed)[:1] for place in (folder, *own)]
+    found += [_matching(place, suite.files) for place in (*own, *([folder] if is_its_own else []))]
+    return next(filter(None, found), [])
 
 
 def _matching(folder: Path, patterns: Sequence[str]) -> list[str]:
@@ -238,6 +219,4 @@ def _of_hub(suite: Suite) -> list[str]:
     with suppress(OSError):
         if files := _matching(Path(find(local_files_only=True)), suite.files):
             return files
-    if files := _matching(Path(find()), suite.files):
-        return files
-    raise FileNotFoundError(f"{suite.hub} has no {', '.join(suite.files)}")
+    return _matching(Path(find()), suite.files)

@@ -29,8 +29,6 @@ class Suite:
     """CPU seconds of each test."""
     memory_mb: int = 4096
     """MiB of address space, as EvalPlus and LiveCodeBench have it."""
-    packages: tuple[str, ...] = ()
-    """Modules that tests import; rows name more."""
     id_key: str | None = None
     """Column of ids, if it is none of the usual ones."""
     task_ids: range | None = None
@@ -46,15 +44,15 @@ class Suite:
 
 
 SUITES: dict[str, Suite] = {
-    # Liu et al. 2023 (arXiv 2305.01210), EvalPlus: 768 tokens, 4 GiB; numpy compares floats.
+    # Liu et al. 2023 (arXiv 2305.01210), EvalPlus: 768 tokens, 4 GiB.
     "humaneval+": Suite(
         "evalplus/humanevalplus", ("data/test-*.parquet",), ("HumanEvalPlus.jsonl", "HumanEvalPlus-OriginFmt.jsonl"),
-        cpu_seconds=20.0, packages=("numpy",), base="humaneval",
+        cpu_seconds=20.0, base="humaneval",
         known_failures={"HumanEval/32": "one of its roots is less exact than its test asks"},
     ),
     "mbpp+": Suite(
         "evalplus/mbppplus", ("data/test-*.parquet",), ("MbppPlus.jsonl", "MbppPlus-OriginFmt.jsonl"),
-        cpu_seconds=20.0, packages=("numpy",), base_tests="test_list",
+        cpu_seconds=20.0, base_tests="test_list",
     ),
     # Chen et al. 2021 (arXiv 2107.03374).
     "humaneval": Suite("openai/openai_humaneval", ("openai_humaneval/test-*.parquet",), ("HumanEval.jsonl",)),

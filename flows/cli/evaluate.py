@@ -146,19 +146,17 @@ def _show_comparison(comparison: dict[str, Any]) -> None:
     step = "" if comparison["step"] is None else f" after step {comparison['step']}"
     title = f"compared with {comparison['target']}{step} ({comparison['with']}), paired over problems"
     rows = [
-        (name, "no figure")
-        if of["problems"] < 2
-        else (
+        (
             name,
             f"{of['this']:.3f}",
             f"{of['other']:.3f}",
             f"{of['difference']:+.3f}",
             f"{of['low']:+.3f} to {of['high']:+.3f}",
-            f"{of['bootstrap_low']:+.3f} to {of['bootstrap_high']:+.3f}",
         )
         for name, of in comparison["measures"].items()
+        if of["problems"] > 1
     ]
-    show_table(title, ("", "this", "other", "difference", "95 % (t)", "95 % (bootstrap)"), rows)
+    show_table(title, ("", "this", "other", "difference", "95 % interval"), rows)
     solved = comparison["solved"]
     console.print(
         f"solved ({solved['by']}): {solved['both']} by both, {solved['only_this']} only by this one, "

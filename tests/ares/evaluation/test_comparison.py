@@ -45,7 +45,6 @@ def test_differences_are_paired_over_problems(tmp_path: Path) -> None:
     assert (measure["this"], measure["other"], measure["problems"]) == (7 / 16, 7 / 16, 4)
     assert (measure["difference"], measure["p"]) == (0.0, 1.0)
     assert measure["high"] == pytest.approx(3.182446 * np.std([0, 0.25, 0, -0.25], ddof=1) / 2, abs=1e-6)
-    assert -0.25 < measure["bootstrap_low"] < 0 < measure["bootstrap_high"] < 0.25
     assert comparison["measures"].keys() >= {"pass@1", "pass@4"}
     assert comparison["solved"] == {
         "by": "at least one of 4 samples", "both": 2, "only_this": 1, "only_other": 1, "neither": 0, "p": 1.0,
@@ -53,23 +52,17 @@ def test_differences_are_paired_over_problems(tmp_path: Path) -> None:
 
 
 def test_a_policy_against_itself_differs_in_nothing(tmp_path: Path) -> None:
-    comparison = against(tmp_path, CORRECT, CORRECT)
-    for measure in comparison["measures"].values():
+    for measure in against(tmp_path, CORRECT, CORRECT)["measures"].values():
         assert (measure["difference"], measure["low"], measure["high"], measure["p"]) == (0, 0, 0, 1)
-        assert (measure["bootstrap_low"], measure["bootstrap_high"], measure["p_bootstrap"]) == (0, 0, 1)
 
 
-def test_the_order_of_problems_and_of_the_two_does_not_matter(tmp_path: Path) -> None:
+def test_the_order_of_problems_does_not_matter(tmp_path: Path) -> None:
     path = finished(tmp_path / "other", CORRECT)
-    problems = pd.read_parquet(path / "problems.parquet")
     _, mine = summarised(opened(n=4), [4, 1, 2, 0])
     one = compared(mine, ["pass@1"], 4, ComparedEvaluation.read(str(path)))
+    problems = pd.read_parquet(path / "problems.parquet")
     RunStore(path).write_rows("problems.parquet", problems.iloc[::-1].reset_index(drop=True))
     assert compared(mine, ["pass@1"], 4, ComparedEvaluation.read(str(path))) == one
-    turned = compared(problems, ["pass@1"], 4, ComparedEvaluation(path, {"target": "", "step": None}, mine))[
-        "measures"
-    ]["pass@1"]
-    assert turned["bootstrap_low"] == pytest.approx(-one["measures"]["pass@1"]["bootstrap_high"])
 
 
 def test_another_evaluation_is_found_by_name_or_folder(directory: Path) -> None:

@@ -1,11 +1,9 @@
 """Paired statistics, against values worked out by hand."""
 
-import math
-
 import numpy as np
 import pytest
 
-from ares.evaluation.paired import drawn_means, estimate, mcnemar, p_of_draws, p_of_t
+from ares.evaluation.paired import estimate, mcnemar, p_of_draws, p_of_t
 
 
 def test_mcnemars_p_is_the_binomial_of_the_discordant_pairs() -> None:
@@ -15,18 +13,7 @@ def test_mcnemars_p_is_the_binomial_of_the_discordant_pairs() -> None:
     assert mcnemar(1, 5) == mcnemar(5, 1) == pytest.approx(2 * (1 + 6) / 2**6)
 
 
-def test_a_bootstrap_of_problems_is_keyed_and_has_the_spread_of_a_mean() -> None:
-    differences = np.array([1.0, 0, 0, -1, 1, 1, 0, 0])
-    drawn = drawn_means(differences, ("a",))
-    assert len(drawn) == 10_000
-    assert (drawn == drawn_means(differences, ("a",))).all()
-    assert (drawn != drawn_means(differences, ("b",))).any()
-    assert drawn.mean() == pytest.approx(0.25, abs=0.01)
-    assert drawn.std() == pytest.approx(differences.std() / math.sqrt(8), rel=0.03)
-
-
-def test_a_bootstrap_of_equal_differences_has_no_spread() -> None:
-    assert (drawn_means(np.zeros(4), ("a",)) == 0).all()
+def test_the_p_of_a_bootstrap_is_twice_the_smaller_share_of_draws() -> None:
     assert p_of_draws(np.zeros(10)) == 1.0
     assert p_of_draws(np.ones(99)) == pytest.approx(2 / 100)
     assert p_of_draws(np.full(99, 0.1 + 0.2 - 0.3)) == 1.0  # nothing but rounding

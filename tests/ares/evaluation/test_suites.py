@@ -84,7 +84,7 @@ def test_a_file_called_test_belongs_to_no_suite_unless_it_is_named_so(
 ) -> None:
     rows_in(nothing_at_hand / "sets" / "test.jsonl", APPS)
     monkeypatch.setenv("ARES_TEST_DATA", str(nothing_at_hand / "sets"))
-    with pytest.raises(DataError, match="apps is not at hand"):
+    with pytest.raises(DataError, match=r"apps: no apps\.jsonl or test\.jsonl in"):
         files_of("apps", None)
     assert files_of("apps", str(nothing_at_hand / "sets")) == [str(nothing_at_hand / "sets" / "test.jsonl")]
 
@@ -101,8 +101,8 @@ def test_a_missing_suite_says_what_is_missing_and_how_to_get_it(name: str) -> No
 def test_what_data_names_is_not_replaced_by_another_place(nothing_at_hand: Path) -> None:
     cached(nothing_at_hand, "openai/openai_humaneval", "openai_humaneval/test-0.parquet", HUMANEVAL)
     (nothing_at_hand / "empty").mkdir()
-    for path, told in (("empty", "holds no HumanEval.jsonl"), ("absent", "no such file or folder")):
-        with pytest.raises(DataError, match=told):
+    for path in ("empty", "absent"):
+        with pytest.raises(DataError, match=rf"no HumanEval\.jsonl or .* in {nothing_at_hand}/{path}\. Get it"):
             files_of("humaneval", str(nothing_at_hand / path))
 
 
@@ -184,14 +184,13 @@ def test_base_tests_come_first_and_are_counted(nothing_at_hand: Path) -> None:
     row = found.problems.frame.iloc[0]
     assert row["test_cases"] == [HUMANEVAL["test"], HUMANEVAL_PLUS["test"]]
     assert row["base_tests"] == 1
-    assert row["packages"] == ["numpy"]
     assert found.base == str(nothing_at_hand / "HumanEval.jsonl")
 
 
 def test_without_the_base_set_a_warning_is_given_and_all_tests_count(nothing_at_hand: Path) -> None:
     found = asked("humaneval+", rows_in(nothing_at_hand / "HumanEvalPlus.jsonl", HUMANEVAL_PLUS))
     assert "base_tests" not in found.problems.frame
-    assert str(found.base).startswith("no base tests: --suite humaneval is not at hand")
+    assert str(found.base).startswith("no base tests: --suite humaneval: no HumanEval.jsonl")
     rows_in(nothing_at_hand / "HumanEval.jsonl", {**HUMANEVAL, "task_id": "HumanEval/1"})
     found = asked("humaneval+", nothing_at_hand / "HumanEvalPlus.jsonl")
     assert "lacks 1 of these problems, as HumanEval/0" in str(found.base)
