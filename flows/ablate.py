@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from ares.ablations import (
     read_rows,
     write_report,
 )
-from ares.config import Override, differences
+from ares.config import Override, changes_only_rounding, differences, override, result_settings
 from ares.errors import UserError
 from ares.reports import bars, console
 from ares.runs import Run, drawn_identity, read_config, run_status, share_bootstrap
@@ -105,18 +105,29 @@ def prepare(
     if RunStore(runs / definition.name).exists():
         raise StoreError(f"{runs / definition.name} is a training run: give the ablation another name with --name")
     check_fixed(definition, runs / definition.name)
-    for child in children:
-        if _store(child).exists() and (changed := differences(read_config(_store(child)), child.config)):
-            raise StoreError(
-                f"Run {child.name!r} is there already, with other settings:\n  " + "\n  ".join(changed)
-                + "\nTake the old ones, or give the ablation another name with --name."
-            )  # fmt: skip
+    children = [_as_begun(child) for child in children]
     digests: dict[str, dict[str, Any]] = {}
     for child in children[: len(definition.variants)]:  # seeds read the same data and weights
         _, digests[child.variant] = Run.check(child.config, child.name, runs)
     drawn = {child.name: drawn_identity(child.config, digests[child.variant]) for child in children}
     at_once = parallel or runs_that_fit([child.config for child in children])
     return Plan(definition, children, list(overrides or []), at_once, drawn)
+
+
+def _as_begun(child: Child) -> Child:
+    """A child with the rounding that its run was resumed with, if it has begun. Raises StoreError for other changes."""
+    if not _store(child).exists():
+        return child
+    begun = read_config(_store(child))
+    changed = differences(begun, child.config)
+    if not all(map(changes_only_rounding, changed)):
+        raise StoreError(
+            f"Run {child.name!r} is there already, with other settings:\n  " + "\n  ".join(changed)
+            + "\nTake the old ones, or give the ablation another name with --name."
+        )  # fmt: skip
+    names = [change.partition(":")[0] for change in changed]
+    kept = [f"{name}={json.dumps(result_settings(begun)[name])}" for name in names]
+    return replace(child, overrides=(*child.overrides, *kept), config=override(child.config, kept))
 
 
 async def run_ablation(

@@ -60,8 +60,9 @@ def draw_named_differences(ablation: AblationRows) -> str:
     """The differences that were named beforehand, as SVG: the primary one and those with a margin; "" if there is
     nothing to compare with the baseline."""
     definition, primary = ablation.definition, find_primary(ablation)
-    panels = {measure.title: (compare(ablation, measure).of, definition.no_worse.get(measure.metric, 0.0))
-              for measure in (primary, *list_margin_measures(ablation))}  # fmt: skip
+    panels = {primary.title: (compare(ablation, primary).of, 0.0)}
+    for measure in list_margin_measures(ablation):
+        panels[measure.title] = compare(ablation, measure).of, definition.no_worse[measure.metric]
     shown = [(title, of, margin) for title, (of, margin) in panels.items() if of]
     return draw_differences(definition.against, list(definition.variants), shown) if shown else ""
 

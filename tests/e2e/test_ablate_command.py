@@ -15,6 +15,8 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
+from ares.ablations import list_children, read_ablation
+from ares.config import override
 from ares.store.store import RunStore
 from flows.cli.main import main
 from tests.shared_run import SMALL
@@ -200,3 +202,21 @@ def test_wrong_input_of_any_child_is_reported_before_the_first_starts(
     assert "'penalty-fixed-seed1' is there already, with other settings" in complaint
     assert "data.train: 'y' → 'examples/tiny/checkpoints/math/train.jsonl'" in complaint
     assert json.loads((runs / "penalty-fixed-seed1/run.json").read_text())["config"] == config
+
+
+def test_a_child_that_was_resumed_with_another_rounding_keeps_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ares resume CHILD learner.micro_batch_tokens=512`, and the ablation refused the child from then on."""
+    monkeypatch.setenv("ARES_RUNS", str(tmp_path / "runs"))
+    definition, source = read_ablation(write(tmp_path))
+    child = list_children(definition, source)[-1]
+    resumed = override(child.config, ["learner.micro_batch_tokens=512"]).model_dump(mode="json")
+    RunStore(tmp_path / "runs" / child.name).write_run({"config": resumed, "digests": {}})
+    monkeypatch.setattr("sys.argv", ["ares", "ablate", write(tmp_path), "--dry-run"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    listed = {line.split()[0]: line.split()[-1] for line in capsys.readouterr().out.splitlines()}
+    kept = "learner.micro_batch_tokens=512"
+    assert [name for name in CHILDREN if listed[name] == kept] == [child.name]

@@ -125,6 +125,11 @@ def test_the_picture_shows_every_seed_the_mean_its_interval_and_the_margin(monke
     assert list(seeds) == pytest.approx([-0.04, -0.035, -0.045])
     assert list(interval) == pytest.approx([-0.04 - 0.01242, -0.04 + 0.01242], abs=1e-5)
     assert [*mean, zero[0], margin[0]] == pytest.approx([-0.04, 0.0, -0.02])
+    over_tokens = besides_ablation([0.56, 0.565, 0.555], [0.8, 0.8, 0.8])
+    over_tokens.definition = over_tokens.definition.model_copy(update={"primary": "area/val/accuracy"})
+    draw_named_differences(over_tokens)
+    margins = [[line.get_xdata()[0] for line in axis.get_lines()[4:]] for axis in drawn[1].axes]
+    assert margins == [[], [-0.02]]  # a margin is of the last accuracy, not of the area
     assert draw_named_differences(ablation(children=ablation().children[:3])) == ""  # the baseline's alone
 
 

@@ -134,6 +134,8 @@ def test_an_unfinished_child_is_reported() -> None:
     found = ablation()
     found.children[5] = replace(child("tight", 2, 0.1, steps=4), status="RUNNING")
     assert "leash-tight-seed2 (last row at step 4, RUNNING)" in render(found, "report.csv")
+    found.children[5] = replace(found.children[5], rows=pd.DataFrame())
+    assert "leash-tight-seed2 (no row yet, RUNNING)" in render(found, "report.csv")
     del found.children[5]
     assert "Not in MLflow: tight, seed 2." in render(found, "report.csv")
 
