@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, field_validator, model_validator
 
+from algorithms.curriculum import CurriculumSettings
 from algorithms.settings import MOST, MOST_TOKENS, Strict, only_with
 from ares.config.strict import explain
 
@@ -60,6 +61,9 @@ class DataConfig(Strict):
     train: Source
     """A .jsonl, .json, .csv (each also .gz) or .parquet file, a glob, a folder, a Hugging Face data set as
     name:configuration@revision, a procedural task as reasoning_gym:NAME?size=500&SETTING=…; or a list of them."""
+    curriculum: CurriculumSettings | None = None
+    """Draw from one source of data.train at a time, in the order of its list: its levels, easy ones first. None: from
+    all of them."""
     validation: Annotated[Source | dict[str, HeldOutConfig] | None, BeforeValidator(_held_out_sets)] = None
     """The same for evaluation, or several sets by name, each a source or a section of its own (source, split,
     prompt_key, answer_key, tests_key, id_key). None: nothing is evaluated."""
@@ -101,6 +105,11 @@ class DataConfig(Strict):
     """Frames of a video's second that are looked at; a folder holds frames that were taken at this rate."""
 
     @property
+    def levels(self) -> list[str]:
+        """The sources of the train set, if they are levels of a curriculum."""
+        return list(self.train) if self.curriculum is not None else []
+
+    @property
     def held_out(self) -> dict[str, HeldOutConfig]:
         """The held-out sets by name; "" names one that has none."""
         if isinstance(self.validation, dict):
@@ -118,6 +127,12 @@ class DataConfig(Strict):
         """These settings for a held-out set: its own columns where it names any."""
         own = held_out.model_dump(include={"prompt_key", "answer_key", "tests_key", "id_key"}, exclude_none=True)
         return self.model_copy(update=own)
+
+    @model_validator(mode="after")
+    def _levels_are_sources(self) -> "DataConfig":
+        if self.curriculum is not None and (isinstance(self.train, str) or len(self.train) < 2):
+            raise ValueError("data.curriculum: its levels are the sources of data.train: name two or more, in a list")
+        return self
 
     @model_validator(mode="after")
     def _open_splits_are_the_settings_one(self) -> "DataConfig":

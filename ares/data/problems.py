@@ -124,7 +124,15 @@ class Problems:
 def load_train(
     config: DataConfig, tokenizer: PreTrainedTokenizerBase, needs: Needs, vision: Vision | None = None
 ) -> Problems:
-    """The train set of the settings, as `load_problems` has it."""
+    """The train set of the settings, as `load_problems` has it; of a curriculum, its levels `joined` by number."""
+    if config.levels:
+        sets = {
+            str(level): load_problems(one, config.train_split, config, tokenizer, needs, vision, config.limit)
+            for level, one in enumerate(config.levels)
+        }
+        whole = joined(sets)
+        assert whole is not None
+        return whole
     return load_problems(config.train, config.train_split, config, tokenizer, needs, vision, config.limit)
 
 
@@ -141,8 +149,13 @@ def load_held_out(
     }  # fmt: skip
 
 
+def level_of(name: str) -> int:
+    """The curriculum's level of a training problem, by its id."""
+    return int(name.partition("/")[0])
+
+
 def joined(sets: dict[str, Problems]) -> Problems | None:
-    """Held-out sets as one whose ids are `set/id`; a set without a name is returned as it is; None without any.
+    """Sets as one whose ids are `set/id`; a set without a name is returned as it is; None without any.
 
     Columns that only some sets have are None in the others.
     """
@@ -376,7 +389,7 @@ class Cursor:
                 taken.append(row)
                 passed_over = 0
             elif (passed_over := passed_over + 1) >= 2 * self.size:  # a whole epoch at least, wherever it began
-                raise DataError("Every problem is in the skip set: nothing is left to train on")
+                raise DataError("Every problem that may be drawn is in the skip set: nothing is left to train on")
         return taken
 
     def state_dict(self) -> dict[str, int]:

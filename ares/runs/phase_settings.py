@@ -63,7 +63,7 @@ OF_STEPS = {
 however a run is trained."""
 
 
-OPTIONAL_SECTIONS = ("model.lora", "reward.code.verpo")
+OPTIONAL_SECTIONS = ("data.curriculum", "model.lora", "reward.code.verpo")
 
 
 def first_use(name: str) -> str:

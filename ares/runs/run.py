@@ -28,6 +28,7 @@ from ares.data import (
     Vision,
     check_media,
     joined,
+    level_of,
     load_held_out,
     load_tokenizer,
     load_train,
@@ -218,9 +219,14 @@ class Run:
         self.commit, self.state = commit, self.restored(commit.state).settled()
 
     def next_prompts(self, state: RunState, count: int) -> list[str]:
-        """The next problems to draw, without skipped ones; advances the state's cursor."""
-        names, skipped = self.train_set.frame["id"], state.difficulty.skip_gid_set
-        rows = state.cursor.take(count, lambda row: names.iat[row] in skipped)
+        """The next problems to draw, without skipped ones and other levels'; advances the state's cursor."""
+        names, skipped, curriculum = self.train_set.frame["id"], state.difficulty.skip_gid_set, state.curriculum
+
+        def is_skipped(row: int) -> bool:
+            name = str(names.iat[row])
+            return name in skipped or (curriculum is not None and level_of(name) != curriculum.level)
+
+        rows = state.cursor.take(count, is_skipped)
         return names.iloc[rows].tolist()
 
     def plan(self, state: RunState) -> None:

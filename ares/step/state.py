@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from algorithms.curriculum import Curriculum
 from algorithms.difficulty import DifficultyTracker, difficulty_bucket
 from algorithms.entropy import ThresholdTracker
 from algorithms.kl_controllers import KLController
 from ares.config import Config
-from ares.data import Cursor
+from ares.data import Cursor, level_of
 from ares.step.rewards import observe_tests, running_pass_rates
 from ares.step.rows import is_second_turn
 from rewards.pass_rates import RunningPassRates
@@ -55,6 +56,7 @@ class RunState:
     beta: KLController | None
     cursor: Cursor
     tests: RunningPassRates | None = None
+    curriculum: Curriculum | None = None
     planned: list[list[str]] = field(default_factory=list)
     """The prompts that the next steps draw first, as far as chosen (rollout.max_staleness)."""
     counters: Counters = field(default_factory=Counters)
@@ -63,7 +65,7 @@ class RunState:
     @classmethod
     def initial(cls, config: Config, train_size: int) -> "RunState":
         """The state before the bootstrap."""
-        settings, kl = config.algorithm.difficulty, config.algorithm.kl
+        settings, kl, rising = config.algorithm.difficulty, config.algorithm.kl, config.data.curriculum
         return cls(
             step=-1,
             difficulty=DifficultyTracker(settings, config.train.seed if settings.shuffled else None),
@@ -72,6 +74,7 @@ class RunState:
             beta=kl.make_loss_controller(),
             cursor=Cursor(config.train.seed, train_size),
             tests=running_pass_rates(config),
+            curriculum=Curriculum(rising, len(config.data.levels)) if rising is not None else None,
         )
 
     @classmethod
@@ -97,7 +100,7 @@ class RunState:
 
     def _parts(self) -> dict[str, Any]:
         """What has a state of its own, as far as the configuration has it."""
-        names = ("difficulty", "threshold", "kl", "beta", "cursor", "tests")
+        names = ("difficulty", "threshold", "kl", "beta", "cursor", "tests", "curriculum")
         return {name: part for name in names if (part := getattr(self, name)) is not None}
 
     def state_dict(self) -> dict[str, Any]:
@@ -131,6 +134,10 @@ class RunState:
         self.counters.tokens += int(rows["token_ids"].map(len).sum())
         self.counters.filtered_groups += rows.loc[first & left, "slot"].nunique()
         self.counters.unscored_samples += int((~scored).sum())
+        if self.curriculum is not None:
+            groups = rows[first & scored].groupby("slot", sort=True)
+            levels = [level_of(name) for name in groups["id"].first()]
+            self.curriculum.observe(levels, groups["accuracy"].mean().astype(float).tolist())
         for _, group in rows[first & left & scored].groupby("slot", sort=True):
             name, accuracy = str(group["id"].iloc[0]), float(group["accuracy"].astype(float).mean())
             self.difficulty.difficulty_dict_train[name] = difficulty_bucket(accuracy)

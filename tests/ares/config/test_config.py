@@ -52,6 +52,7 @@ def refusal(name: str, *overrides: str) -> str:
         ("learner.lr=0", "learner.lr"),
         ("algorithm.kl.kind=fix", "algorithm.kl.kind"),
         ("algorithm.difficulty.alpha_init={easy: 1, medium: 1, hrad: 1}", "algorithm.difficulty.alpha_init"),
+        ("data.curriculum={}", "data.curriculum: its levels are the sources of data.train: name two or more"),
         ("data.format_prompt=no place", "data.format_prompt: there is no {prompt}"),
         ("algorithm.kl={kind: bucket_beta, placement: reward}", "algorithm.kl: kind=bucket_beta"),
         ("algorithm.kl={penalty: full, placement: reward, kind: fixed}", "algorithm.kl: penalty=full"),

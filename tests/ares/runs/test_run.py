@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from ares.config import ConfigError
@@ -142,6 +143,24 @@ def test_a_plan_is_made_by_the_state_that_later_steps_sample_with_and_changes_no
     following = run.next_prompts(run.restored(run.state.state_dict()), 2)
     run.plan(run.state)
     assert run.state.planned == [asked[2:4], asked[4:], following]
+
+
+def test_a_curriculum_draws_from_one_level_and_from_the_next_one_once_it_is_mastered(tmp_path: Path) -> None:
+    lines = (builders.MODEL / "train.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    levels = [tmp_path / "easy.jsonl", tmp_path / "hard.jsonl"]
+    for level, path in enumerate(levels):
+        path.write_text("".join(lines[5 * level : 5 * level + 5]), encoding="utf-8")
+    sources = f"data.train=[{levels[0]}, {levels[1]}]"
+    run, _ = Run.check(builders.config(sources, "data.curriculum={window: 4, threshold: 0.5}"), "levels", tmp_path)
+    drawn = run.next_prompts(run.state, 7)
+    assert {name.partition("/")[0] for name in drawn} == {"0"}
+    one_right_in_two = {"id": drawn[:4] * 2, "slot": [0, 1, 2, 3] * 2, "sample": [0] * 4 + [1] * 4,
+                        "accuracy": [1.0] * 4 + [0.0] * 4}  # fmt: skip
+    rows = pd.DataFrame(one_right_in_two).assign(token_ids=[[1]] * 8, log_probs=[[-1.0]] * 8)
+    run.state.absorb_sampled(rows, trained_slots=[0])
+    assert run.state.metrics()["curriculum/level"] == 1.0
+    again = run.restored(run.state.state_dict())
+    assert {name.partition("/")[0] for name in run.next_prompts(again, 7)} == {"1"}
 
 
 def test_a_metric_that_is_not_finite_is_left_out_of_the_commit(
