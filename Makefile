@@ -42,8 +42,7 @@ gpu:
 	@PYTHON=$(PYTHON) VENV=$(VENV) WHEELS=$(WHEELS) TINY=$(TINY) OUT=$(OUT) bash ares/gpu.sh
 
 wheels:
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target .wheels-tools packaging
-	PYTHONPATH=.wheels-tools $(PYTHON) -m ares.wheels $(or $(WHEELS),wheels) --for $(FOR) --python $(PY) --platform $(PLATFORM) --has $(HAS)
+	@PYTHON=$(PYTHON) WHEELS=$(WHEELS) FOR=$(FOR) PY=$(PY) PLATFORM=$(PLATFORM) HAS="$(HAS)" bash ares/wheels.sh
 
 up: $(READY)
 	$(BIN)/ares up

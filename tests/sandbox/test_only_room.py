@@ -20,7 +20,6 @@ ALLOWED = {
     ("ares/grading/function_process.py", "import pickle"): CHANNEL,
     ("ares/grading/functions.py", "import pickle"): CHANNEL,
     ("ares/grading/functions.py", "import subprocess"): CHANNEL,
-    ("ares/wheels.py", "import subprocess"): "runs `pip download`, with arguments of its own",
     ("flows/ablate.py", "asyncio.create_subprocess_exec"): "starts `ares train` for each child, with checked settings",
     ("ares/models/weights.py", "import pickle"): "names its error, that of a damaged file of weights",
     ("ares/runs/run.py", "import subprocess"): "asks git for the version of the code",
