@@ -11,7 +11,6 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
-from pydantic.config import JsonDict
 
 from algorithms.buckets import BUCKETS, Bucket
 
@@ -52,15 +51,6 @@ def alternatives(kind: Any) -> list[Any]:
     return [kind]
 
 
-def only_with(*conditions: str) -> JsonDict:
-    """Marks a field, or a whole section, that has no effect unless all of these hold.
-
-    "algorithm.kl.kind=adaptive|token_adaptive" holds for these values, and for any file of the user's, which may read
-    what it likes; "algorithm.filter.enabled" holds when that setting is on.
-    """
-    return {"only_with": list(conditions)}
-
-
 def _require_every_bucket(values: Mapping[Bucket, float]) -> Mapping[Bucket, float]:
     missing = [bucket for bucket in BUCKETS if bucket not in values]
     if missing:
@@ -71,9 +61,6 @@ def _require_every_bucket(values: Mapping[Bucket, float]) -> Mapping[Bucket, flo
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PerBucket = Annotated[dict[Bucket, NonNegative], AfterValidator(_require_every_bucket)]
 
-WITH_AEPO = only_with("algorithm.aepo.enabled")
-BY_ACCURACY = only_with("algorithm.filter.enabled", "algorithm.filter.key=accuracy")
-IN_LOSS = only_with("algorithm.kl.placement=loss")
 
 TargetMode = Literal["batch", "previous", "ema"]
 KLKind = Literal["kl", "abs", "mse", "low_var_kl", "full"]
@@ -87,17 +74,17 @@ Order = Literal["entropy", "maskgit_plus", "topk_margin", "origin"]
 class DifficultySettings(Strict):
     """Difficulty buckets, their targets and entropy coefficients (AEPO)."""
 
-    alpha_init: NonNegative | PerBucket = Field(0.5, json_schema_extra=WITH_AEPO)
+    alpha_init: NonNegative | PerBucket = 0.5
     """Entropy coefficient at the start, one or per bucket."""
-    alpha_lr: float = Field(0.05, ge=0, json_schema_extra=WITH_AEPO)
+    alpha_lr: float = Field(0.05, ge=0)
     """Step of alpha per unit of deviation (HWE tokens) from the target."""
-    alpha_min: float = Field(0.0, ge=0, json_schema_extra=WITH_AEPO)
+    alpha_min: float = Field(0.0, ge=0)
     """Lower bound of alpha."""
-    alpha_max: float = Field(2.0, ge=0, json_schema_extra=WITH_AEPO)
+    alpha_max: float = Field(2.0, ge=0)
     """Upper bound of alpha."""
-    target_mode: TargetMode = Field("ema", json_schema_extra=WITH_AEPO)
+    target_mode: TargetMode = "ema"
     """Against which target a batch is compared: with "batch", as published, alpha never adapts."""
-    target_ema: float = Field(0.1, gt=0, le=1, json_schema_extra=WITH_AEPO)
+    target_ema: float = Field(0.1, gt=0, le=1)
     """Weight of the new batch in the target's moving average (target_mode=ema)."""
     drop_allpass_entropy_threshold: float = -1.0
     """Leave out problems that are always solved with a mean entropy below this (nats); below 0: never."""
@@ -134,13 +121,11 @@ class OverlongSettings(Strict):
 
     mask_truncated: bool = False
     """Truncated responses get advantage 0 and do not count in their group's statistics (DAPO, DeepCoder)."""
-    include_truncated_in_baseline: bool = Field(False, json_schema_extra=only_with("algorithm.overlong.mask_truncated"))
+    include_truncated_in_baseline: bool = False
     """With mask_truncated: let the rewards of truncated responses count in their group's mean and deviation."""
     soft_punish_cache: int = Field(0, ge=0, le=MOST_TOKENS)
     """Tokens before the limit over which DAPO's soft punishment grows from 0 to −1; 0: off."""
-    soft_punish_weight: float = Field(
-        1.0, gt=0, le=100, json_schema_extra=only_with("algorithm.overlong.soft_punish_cache")
-    )
+    soft_punish_weight: float = Field(1.0, gt=0, le=100)
     """Factor on that punishment."""
 
     @property
@@ -154,11 +139,11 @@ class FilterSettings(Strict):
 
     enabled: bool = True
     """Off: every group is trained on, all-correct ones included, which are what AEPO shortens."""
-    key: Literal["accuracy", "reward"] = Field("accuracy", json_schema_extra=only_with("algorithm.filter.enabled"))
+    key: Literal["accuracy", "reward"] = "accuracy"
     """accuracy: kept between `low` and `high`; reward: kept when its rewards differ (dense code rewards)."""
-    low: float = Field(0.01, ge=0, le=1, json_schema_extra=BY_ACCURACY)
+    low: float = Field(0.01, ge=0, le=1)
     """A group is kept when its mean accuracy is above this …"""
-    high: float = Field(0.99, ge=0, le=1, json_schema_extra=BY_ACCURACY)
+    high: float = Field(0.99, ge=0, le=1)
     """… and below this."""
     max_tries: int = Field(20, ge=1, le=MOST)
     """Rollouts drawn for one batch before the run stops with an error."""
@@ -179,23 +164,21 @@ class KLSettings(Strict):
     unbiased one, k3 (low_var_kl) and the others are biased. In the loss k1 has no expected gradient, and is refused."""
     coef: NonNegative | PerBucket = 1e-2
     """Initial coefficient, one or per bucket (token_adaptive)."""
-    target: NonNegative | PerBucket = Field(
-        0.1, json_schema_extra=only_with("algorithm.kl.kind=adaptive|token_adaptive|bucket_beta")
-    )
+    target: NonNegative | PerBucket = 0.1
     """KL that adaptive controllers steer to (nats a token), one or per bucket."""
-    horizon: float = Field(10000.0, gt=0, json_schema_extra=only_with("algorithm.kl.kind=adaptive"))
+    horizon: float = Field(10000.0, gt=0)
     """Samples over which the adaptive coefficient may change by its full range."""
-    mode: KLMode = Field("anchored", json_schema_extra=only_with("algorithm.kl.kind=token_adaptive"))
+    mode: KLMode = "anchored"
     """token_adaptive: coefficient λ·coef₀, or the published λ·coef, which explodes or locks at zero."""
-    beta_interval: int = Field(100, ge=1, le=MOST, json_schema_extra=only_with("algorithm.kl.kind=bucket_beta"))
+    beta_interval: int = Field(100, ge=1, le=MOST)
     """bucket_beta: optimiser steps between two changes of β."""
-    relax_hwe: float = Field(0.5, ge=0, le=1, json_schema_extra=IN_LOSS)
+    relax_hwe: float = Field(0.5, ge=0, le=1)
     """In the loss: factor on the coefficient at HWE tokens (1: none)."""
-    relax_scope: RelaxScope = Field("token", json_schema_extra=IN_LOSS)
+    relax_scope: RelaxScope = "token"
     """At the HWE token itself, or at the window that follows it."""
     reference_sync: int | None = Field(None, ge=1, le=MOST_STEPS)
     """Steps after which the reference becomes a copy of the policy, again and again. None: it stays where it was."""
-    relax_wrong_easy: float = Field(1.0, ge=0, le=1, json_schema_extra=IN_LOSS)
+    relax_wrong_easy: float = Field(1.0, ge=0, le=1)
     """Second chance, in the loss: factor on the coefficient of wrong answers to easy problems (1: off)."""
 
 
@@ -207,13 +190,11 @@ class AdvantageSettings(Strict):
     reinforce_plus_plus, or path/to/file.py:Name (docs/extending.md)."""
     settings: dict[str, Any] = Field({})
     """Settings of an estimator in a file of yours."""
-    norm_by_std: bool = Field(True, json_schema_extra=only_with("algorithm.advantage.estimator=grpo"))
+    norm_by_std: bool = True
     """grpo: divide by the group's standard deviation. False is Dr.GRPO."""
-    gamma: float = Field(
-        1.0, gt=0, le=1, json_schema_extra=only_with("algorithm.advantage.estimator=reinforce_plus_plus|gae")
-    )
+    gamma: float = Field(1.0, gt=0, le=1)
     """Discount (reinforce_plus_plus, gae)."""
-    lam: float = Field(1.0, ge=0, le=1, json_schema_extra=only_with("algorithm.advantage.estimator=gae"))
+    lam: float = Field(1.0, ge=0, le=1)
     """λ of GAE."""
 
 

@@ -34,7 +34,6 @@ from ares.config.profiles import (
 )
 from ares.config.reward import CodeConfig, Needs, part_name
 from ares.config.rollout import DiffusionConfig, RolloutConfig, SecondTurnConfig, VllmConfig
-from ares.config.rules import without_effect
 from ares.config.run import Config, LearnerConfig, ModelConfig, RewardConfig, TrackingConfig
 from ares.config.strict import ConfigError, explain, nearest, reason
 from ares.config.yaml_files import read_yaml
@@ -46,5 +45,5 @@ __all__ = [
     "SecondTurnConfig", "Section", "Source", "Strict", "TrackingConfig", "VllmConfig", "absent_model",
     "changes_only_rounding", "commented", "defaults", "differences", "explain", "extension_files", "fingerprint",
     "from_dict", "is_there", "load", "location", "matches", "nearest", "override", "part_name", "profile_names",
-    "read_yaml", "reason", "result_settings", "sections", "without_effect",
+    "read_yaml", "reason", "result_settings", "sections",
 ]  # fmt: skip

@@ -2,10 +2,7 @@
 
 from typing import TYPE_CHECKING, cast
 
-from pydantic import Field
-
 from algorithms.settings import (
-    WITH_AEPO,
     AdvantageSettings,
     AepoSettings,
     DifficultySettings,
@@ -15,7 +12,6 @@ from algorithms.settings import (
     OverlongSettings,
     PolicySettings,
     Strict,
-    only_with,
 )
 from ares.config.extensions import ESTIMATORS, KL_CONTROLLERS
 
@@ -65,9 +61,9 @@ class AlgorithmConfig(Strict):
 
     difficulty: DifficultySettings = DifficultySettings()
     entropy: EntropySettings = EntropySettings()
-    aepo: AepoSettings = Field(AepoSettings(), json_schema_extra=WITH_AEPO)
+    aepo: AepoSettings = AepoSettings()
     overlong: OverlongSettings = OverlongSettings()
     filter: FilterSettings = FilterSettings()
-    kl: KLConfig = Field(KLConfig(), json_schema_extra=only_with("algorithm.kl.placement=reward|loss"))
+    kl: KLConfig = KLConfig()
     advantage: AdvantageConfig = AdvantageConfig()
     policy: PolicySettings = PolicySettings()

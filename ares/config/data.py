@@ -10,13 +10,12 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from algorithms.curriculum import CurriculumSettings
-from algorithms.settings import MOST, MOST_TOKENS, Strict, only_with
+from algorithms.settings import MOST, MOST_TOKENS, Strict
 from ares.config.strict import explain
 
 Source = str | list[str]
 """A file, a glob, a folder, a Hugging Face data set as name:configuration@revision, a procedural task
 as reasoning_gym:NAME?size=500&SETTING=…; or several of them."""
-OF_PICTURES = only_with("model.family=vision_language")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
 
 
@@ -69,7 +68,7 @@ class DataConfig(Strict):
     prompt_key, answer_key, tests_key, id_key). None: nothing is evaluated."""
     train_split: str = "train"
     """Split of a Hugging Face data set to train on."""
-    validation_split: str = Field("test", json_schema_extra=only_with("data.validation"))
+    validation_split: str = "test"
     """Split of a Hugging Face data set to evaluate on."""
     limit: int | None = Field(None, ge=1, le=MOST)
     """Use only this many rows of the train set, the first ones. None: all."""
@@ -97,11 +96,11 @@ class DataConfig(Strict):
     """Column with the videos, each in the place of a <video>: folders of frames, or video files."""
     image_dir: str | None = None
     """Folder that the paths of images and videos start from; None: the folder of the file that names them."""
-    min_pixels: int | None = Field(None, ge=1, le=MOST, json_schema_extra=OF_PICTURES)
+    min_pixels: int | None = Field(None, ge=1, le=MOST)
     """Images (and each frame) are enlarged to at least this many pixels. None: as the model's directory says."""
-    max_pixels: int | None = Field(None, ge=1, le=MOST, json_schema_extra=OF_PICTURES)
+    max_pixels: int | None = Field(None, ge=1, le=MOST)
     """Images (and each frame) are made smaller to at most this many pixels: fewer tokens. None: as the model says."""
-    video_fps: float = Field(2.0, gt=0, le=1000, json_schema_extra=OF_PICTURES)
+    video_fps: float = Field(2.0, gt=0, le=1000)
     """Frames of a video's second that are looked at; a folder holds frames that were taken at this rate."""
 
     @property

@@ -37,11 +37,6 @@ class Setting:
     meaning: str
 
     @property
-    def choices(self) -> list[str]:
-        """The words that it may be, if any; `allowed` says what else."""
-        return [each for each in self.allowed.split(" | ") if each.isidentifier() and each not in ("text", "number")]
-
-    @property
     def text(self) -> str:
         """The value as YAML in one line."""
         text = yaml.safe_dump(self.value, default_flow_style=True, width=10**9, allow_unicode=True)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from algorithms.settings import MOST_TOKENS, Strict, only_with
+from algorithms.settings import MOST_TOKENS, Strict
 from ares.config.extensions import GRADERS, REFERENCE
 from ares.config.strict import LONGEST_WAIT, MOST_PROCESSES, NO_EFFECT
 from rewards.verpo import VerpoSettings
@@ -36,11 +36,11 @@ class CodeConfig(Strict):
     """Factor of the format reward that is added to it (one fenced block that parses: 1)."""
     efficiency: float = Field(0.0, ge=0, le=0.26)
     """Late-only efficiency: the most that a long program which passes nearly everything can lose; 0: off."""
-    efficiency_start: int = Field(0, ge=0, le=MOST_TOKENS, json_schema_extra=only_with("reward.code.efficiency"))
+    efficiency_start: int = Field(0, ge=0, le=MOST_TOKENS)
     """Tokens beyond which length costs, up to all of `efficiency` at rollout.max_response_length."""
-    test_alpha: float = Field(1.0, ge=0, json_schema_extra=only_with("reward.code.design=dense_weighted"))
+    test_alpha: float = Field(1.0, ge=0)
     """dense_weighted: how much more a test that rarely passes weighs; 0: all alike."""
-    test_ema: float = Field(0.1, gt=0, le=1, json_schema_extra=only_with("reward.code.design=dense_weighted"))
+    test_ema: float = Field(0.1, gt=0, le=1)
     """dense_weighted: weight of a new group in a test's running pass rate."""
     verpo: VerpoSettings | None = None
     """Settings of design verpo, which needs them all."""
@@ -85,9 +85,6 @@ Needs = Literal["tests", "answer", "nothing"]
 functions, which get whatever columns there are)."""
 
 
-BY_ANSWER = only_with("reward.kind=math|reasoning_gym")
-
-
 class RewardConfig(Strict):
     """What a response is worth, and what counts as its accuracy."""
 
@@ -103,19 +100,19 @@ class RewardConfig(Strict):
     returns; or another function (path.py:Name). None: the score itself; of reasoning_gym whether it is 1."""
     settings: dict[str, Any] = Field({})
     """Settings of a grader in a file of yours."""
-    timeout: Seconds | tuple[Seconds, ...] = Field(5.0, json_schema_extra=BY_ANSWER)
+    timeout: Seconds | tuple[Seconds, ...] = 5.0
     """Seconds a single answer may take to grade before the grader is killed and the sample has no score; one limit for
     all functions, or one each. A function with TRL's signature, which is called once per shard, may take this long for
     each of its completions."""
-    answer: str | None = Field(None, json_schema_extra=BY_ANSWER)
+    answer: str | None = None
     """Where the answer stands in a response, after the thinking: `boxed`, `last_line` (after `Answer:`), `hash`
     (after ####), `tag NAME` (in <NAME>…</NAME>), or a regular expression (its group). None: where the prompt asks for
     it, else boxed, of reasoning_gym the last line."""
-    computed: bool = Field(False, json_schema_extra=only_with("reward.kind=math"))
+    computed: bool = False
     """math: a number has to be written out: 12 and not 3*4, which may be the question itself."""
     max_unscored: float = Field(0.2, ge=0, le=1)
     """The run stops if more than this share of a step's responses, not counting one problem's, have no score."""
-    code: CodeConfig = Field(CodeConfig(), json_schema_extra=only_with("reward.kind=code"))
+    code: CodeConfig = CodeConfig()
 
     @property
     def kinds(self) -> tuple[str, ...]:

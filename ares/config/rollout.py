@@ -8,10 +8,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from algorithms.settings import MOST, MOST_TOKENS, Strict, UncoveringSettings, only_with
+from algorithms.settings import MOST, MOST_TOKENS, Strict, UncoveringSettings
 from ares.config.strict import LEAST_TEMPERATURE, MOST_PROCESSES, MOST_SAMPLES, NO_EFFECT, ONLY_ROUNDING
-
-SECOND_TURNS = only_with("rollout.second_turn.enabled")
 
 
 class VllmConfig(Strict):
@@ -34,15 +32,15 @@ class SecondTurnConfig(Strict):
 
     enabled: bool = False
     """On: every first turn that failed its tests, and was not cut off, is continued once."""
-    children: int = Field(1, ge=1, le=MOST_SAMPLES, json_schema_extra=SECOND_TURNS)
+    children: int = Field(1, ge=1, le=MOST_SAMPLES)
     """Second turns per failed first turn."""
     max_feedback_length: int = Field(256, ge=1, le=MOST_TOKENS)
     """Most tokens of the verdict's turn. A first turn whose verdict is longer gets no second turn, and is counted."""
-    credit: Literal["max", "mean"] = Field("max", json_schema_extra=SECOND_TURNS)
+    credit: Literal["max", "mean"] = "max"
     """A first turn's reward rises towards the maximum, or the mean, of its second turns', where that is higher."""
-    credit_share: float = Field(1.0, ge=0, le=1, json_schema_extra=SECOND_TURNS)
+    credit_share: float = Field(1.0, ge=0, le=1)
     """How far it rises. At 1 a repaired failure is worth as much as a right program, and such groups teach nothing."""
-    shuffled: bool = Field(False, json_schema_extra=SECOND_TURNS)
+    shuffled: bool = False
     """A placebo, for ablations: each failed program is shown the verdict on one for another problem of its shard."""
 
 
@@ -61,8 +59,8 @@ class RolloutConfig(Strict):
     `diffusion` denoises: for model.family=masked_diffusion. Or path/to/file.py:Name (docs/extending.md)."""
     settings: dict[str, Any] = Field({})
     """Settings of an engine in a file of yours."""
-    vllm: VllmConfig = Field(VllmConfig(), json_schema_extra=only_with("rollout.engine=vllm"))
-    diffusion: DiffusionConfig = Field(DiffusionConfig(), json_schema_extra=only_with("rollout.engine=diffusion"))
+    vllm: VllmConfig = VllmConfig()
+    diffusion: DiffusionConfig = DiffusionConfig()
     max_mismatch: float | None = Field(0.02, gt=0, json_schema_extra=NO_EFFECT)
     """Mean |log-prob difference| of engine and learner on a step's tokens, or on 64 responses of the bootstrap or an
     evaluation (nats), beyond which the run stops: the engine samples from the wrong weights. None: a step's is only

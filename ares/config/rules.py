@@ -1,19 +1,15 @@
-"""Which settings contradict each other, and which have no effect beside others.
+"""Which settings contradict each other.
 
 Contradictions are refused when a profile is loaded or overridden, not when a run's own settings are read back: a run
 that began under other rules can still be looked at, exported and evaluated.
 Not covered: bounds of one setting, which stand beside it; what only data or weights tell (ares/runs/run.py).
 """
 
-import json
-from collections.abc import Iterable, Iterator
-from functools import reduce
-from typing import Any
+from collections.abc import Iterator
 
-from ares.config.extensions import ENGINES, REFERENCE, REWARD_DESIGNS
+from ares.config.extensions import ENGINES, REWARD_DESIGNS
 from ares.config.reward import is_function, part_name
 from ares.config.run import Config
-from ares.config.strict import walk
 
 VLLM_TEMPERATURES = (0.01, 2.0)
 """Below the first vLLM samples at the first; above the second it refuses."""
@@ -200,26 +196,3 @@ def _functions(config: Config) -> Iterator[str]:
             yield f"reward.{field}: {len(values)} values for the {len(reward.kinds)} of kind"
     if not reward.adds_functions and (reward.weights is not None or reward.accuracy is not None):
         yield f"reward: weights and accuracy are for functions of yours; {reward.kind} itself says what is right"
-
-
-def without_effect(config: Config, overrides: Iterable[str]) -> dict[str, str]:
-    """The overridden settings that do nothing under this configuration, each with the setting that is why."""
-    idle: dict[str, str] = {}
-    for name in (override.partition("=")[0] for override in overrides):
-        for condition in _conditions(name):
-            switch, _, values = condition.partition("=")
-            value = reduce(getattr, switch.split("."), config)
-            if switch != name and not (_is_one_of(value, values.split("|")) if values else value):
-                idle.setdefault(name, f"{switch}={value if isinstance(value, str) else json.dumps(value)}")
-    return idle
-
-
-def _is_one_of(value: Any, values: list[str]) -> bool:
-    return value in values or not isinstance(value, str) or REFERENCE.fullmatch(value) is not None
-
-
-def _conditions(setting: str) -> Iterator[str]:
-    """The conditions of a setting (algorithms/settings.py: `only_with`), those of its section first."""
-    for _, field, _ in walk(setting.split("."), Config):
-        marks: Any = field.json_schema_extra if field is not None else None
-        yield from (marks or {}).get("only_with", ())

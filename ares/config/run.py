@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from algorithms.settings import MOST, MOST_STEPS, MOST_TOKENS, Strict, only_with
+from algorithms.settings import MOST, MOST_STEPS, MOST_TOKENS, Strict
 from ares.config.algorithm import AlgorithmConfig
 from ares.config.data import DataConfig
 from ares.config.paths import location
@@ -36,9 +36,7 @@ class ModelConfig(Strict):
     family: Literal["causal", "vision_language", "masked_diffusion"] = "causal"
     """vision_language: Qwen2-VL, Qwen2.5-VL, for rows with images or videos. masked_diffusion: Dream, DiffuCoder;
     trained with coupled masks, sampled with rollout.engine=diffusion."""
-    mask_estimate: Literal["published", "rescaled", "coupled", "two_masks", "three_masks", "full"] = Field(
-        "published", json_schema_extra=only_with("model.family=masked_diffusion")
-    )
+    mask_estimate: Literal["published", "rescaled", "coupled", "two_masks", "three_masks", "full"] = "published"
     """masked_diffusion: how a token's log-prob is estimated. published: a coupled pair of masks and the full
     one, 1.5 times a log-prob; rescaled: once; coupled: the pair; two_masks, three_masks: independent ones; full: all
     places masked."""
@@ -69,9 +67,6 @@ class BootstrapConfig(Strict):
     """Bound on the prompts that are sampled; the rest start without a bucket. None: the whole train set."""
 
 
-OF_A_CRITIC = only_with("algorithm.advantage.estimator=gae")
-
-
 class LearnerConfig(Strict):
     """The optimiser."""
 
@@ -90,9 +85,9 @@ class LearnerConfig(Strict):
     micro_batch_tokens: int = Field(4096, ge=1, le=MOST, json_schema_extra=ONLY_ROUNDING)
     """Tokens in one forward and backward pass; bounds memory, changes the update by rounding alone. A prompt that
     several rows have counts once; models whose rows cannot share a line count every row as the longest beside it."""
-    critic_lr: float = Field(1e-5, gt=0, le=1, json_schema_extra=OF_A_CRITIC)
+    critic_lr: float = Field(1e-5, gt=0, le=1)
     """Learning rate of the value model (estimator gae)."""
-    critic_clip: float = Field(0.5, gt=0, json_schema_extra=OF_A_CRITIC)
+    critic_clip: float = Field(0.5, gt=0)
     """Clip range of the value loss."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: cuda where there is one."""
@@ -173,7 +168,7 @@ class Config(Strict):
     reward: RewardConfig = RewardConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     learner: LearnerConfig = LearnerConfig()
-    validation: ValidationConfig = Field(ValidationConfig(), json_schema_extra=only_with("data.validation"))
+    validation: ValidationConfig = ValidationConfig()
     train: TrainConfig = TrainConfig()
     tracking: TrackingConfig = TrackingConfig()
 

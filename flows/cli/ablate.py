@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.command import Overrides, completed, console, next_step, starting, warn_of_idle
+from flows.cli.command import Overrides, completed, console, next_step, starting
 from flows.cli.logs import keep_in
 
 
@@ -29,7 +29,6 @@ def ablate(
 
         plan = prepare(ablation, overrides, name, parallel)
         keep_in(plan.folder)
-        warn_of_idle(*((child.config, child.overrides) for child in plan.children))
         named = ares_ablate.with_options(flow_run_name=plan.ablation.name)
         flow = partial(named, ablation, overrides, name, parallel)
         result = completed(server, flow, "the same command resumes, and nothing that is finished is done again")
@@ -70,7 +69,6 @@ def _list_children(ablation: str, overrides: list[str] | None, name: str | None,
     from flows.ablate import prepare
 
     plan = prepare(ablation, overrides, name, parallel)
-    warn_of_idle(*((child.config, child.overrides) for child in plan.children))
     for child in plan.children:
         console.print(f"{child.name}  {' '.join(child.overrides)}", markup=False)
     console.print(f"{len(plan.children)} children, {plan.parallel} at a time")

@@ -17,10 +17,8 @@ from ares.printable import printable
 from flows.cli.completion import run_names, settings
 
 if TYPE_CHECKING:
-    from ares.config import Config
     from flows.servers.local_server import LocalServer
 
-logger = logging.getLogger(__name__)
 T = TypeVar("T")
 # Rich would make a picture of the `:100:` in `rows.jsonl:100: not JSON`.
 console = Console(highlight=False, soft_wrap=True, emoji=False)
@@ -52,21 +50,6 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
         table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(title, style=style, markup=False)
     console.print(table)
-
-
-def warn_of_idle(*given: tuple["Config", Sequence[str] | None]) -> None:
-    """A warning for each setting on the command line that does nothing in any of the runs it is given to."""
-    from ares.config import without_effect
-
-    idle = [without_effect(config, overrides or []) for config, overrides in given]
-    used = {
-        override.partition("=")[0]
-        for why, (_, overrides) in zip(idle, given, strict=True)
-        for override in overrides or []
-        if override.partition("=")[0] not in why
-    }
-    for name, reason in {name: reason for why in idle for name, reason in why.items() if name not in used}.items():
-        logger.warning("%s has no effect with %s", name, reason)
 
 
 @contextmanager

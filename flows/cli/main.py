@@ -31,7 +31,6 @@ from flows.cli.command import (
     errors,
     next_step,
     starting,
-    warn_of_idle,
 )
 from flows.cli.completion import profile_names, run_names
 from flows.cli.data import app as data_app
@@ -92,7 +91,6 @@ def train(
     from ares.config import load
 
     config = load(profile, overrides)
-    warn_of_idle((config, overrides))
     if dry_run:
         console.print(_resolved(config), markup=False, end="")
         return
