@@ -2,16 +2,16 @@
 
 It needs no clock that machines share, and no process has to notice in time that it was paused:
 
-- Who creates `LEASE-000007` holds the run, and rewrites that object every few seconds. Another machine watches it: if
-  it changes, the holder is alive and the machine is refused; if it stays the same for SILENCE, the machine takes the
-  run over by creating `LEASE-000008`. Of two machines that try, one succeeds.
+- Whose name `LEASE` holds has the run, and rewrites that object every few seconds. Another machine watches it: if it
+  changes, the holder is alive and the machine is refused; if it stays the same for SILENCE, the machine takes the run
+  over by replacing it. It is replaced only if it is unchanged since it was read, so of two machines one succeeds.
 - Every file is created only if it is absent, and replaced only if it is unchanged since before its writer confirmed
-  that its lease is the newest. So what a former holder was about to write when it was paused is refused once the new
+  that the lease is still its own. So what a former holder was about to write when it was paused is refused once the new
   holder has written it; what arrives before that, the new holder replaces.
-- A commit counts for its writer only if its lease was still the newest after the upload.
+- A commit counts for its writer only if the lease was still its own after the upload.
 
     first machine     … step 7: rollout, batch, [paused]                          COMMIT.json: is there → LeaseLost
-    second machine              watches LEASE-000001 for 60 s, creates LEASE-000002, does step 7, COMMIT.json
+    second machine              watches LEASE for 60 s, replaces it, does step 7, COMMIT.json
 
 Covered: S3 and compatible stores, through s3fs (If-None-Match, If-Match). Not covered: stores whose conditional writes
 are untested (gs://, abfs://); deletions, which have no condition: they follow a confirmation at once, which leaves a
@@ -27,7 +27,7 @@ from pathlib import Path, PurePosixPath
 from uuid import uuid4
 
 from fsspec import AbstractFileSystem
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from ares.store.errors import RunHeld, StoreError, told
 from ares.store.lock import signature
@@ -35,7 +35,7 @@ from ares.store.lock import signature
 logger = logging.getLogger(__name__)
 PROTOCOLS = ("s3", "s3a")
 """Of stores with conditional writes."""
-LEASE = "LEASE-"
+LEASE = "LEASE"
 COMMIT = "COMMIT.json"
 REFUSED = {"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409", "404"}
 """S3's codes for an object that is not what the write expects."""
@@ -57,17 +57,11 @@ class LeaseLost(StoreError):
 class Holder(BaseModel):
     """Content of a lease: who holds the run."""
 
-    number: int
     writer: str
     copy_id: str
     who: str
     beat: int = 0
     released: bool = False
-
-    @property
-    def path(self) -> str:
-        """The object that holds this."""
-        return f"{LEASE}{self.number:06d}"
 
 
 class Lease:
@@ -77,7 +71,7 @@ class Lease:
         self._system = system
         self._url = url
         self._name = url.rpartition("/")[2]
-        self._mine = Holder(number=1, writer=writer, copy_id=copy_id, who=signature())
+        self._mine = Holder(writer=writer, copy_id=copy_id, who=signature())
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -115,42 +109,38 @@ class Lease:
         if is_commit:
             self.confirm()
 
-    def confirm(self) -> None:
-        """Check that this writer's lease is the newest. Raises LeaseLost."""
-        newest = self._newest()
+    def confirm(self) -> str | None:
+        """Check that the lease is this writer's; returns its stamp. Raises LeaseLost."""
+        newest, stamp = self._read()
         if newest is None or newest.writer != self._mine.writer:
             who = "nobody: the lease was deleted" if newest is None else newest.who
             raise LeaseLost(
                 f"Run {self._name!r} was taken over from this process, which was silent for too long, by {who}; what "
                 "it committed before is there"
             )
+        return stamp
 
     def _take(self) -> None:
-        former = self._newest()
+        former, stamp = self._read()
         if former is not None and not former.released and former.copy_id != self._mine.copy_id:
             self._wait_for_silence(former)
-        self._mine.number = 1 if former is None else former.number + 1
-        with told(f"{self._url}/{self._mine.path}", "written"):
+        with told(f"{self._url}/{LEASE}", "written"):
             content = self._mine.model_dump_json().encode()
-            if self._write(self._mine.path, content, None) and self._write(self._mine.path, content, '"0"'):
+            if self._write(LEASE, content, stamp) and self._write(LEASE, content, '"0"'):
                 logger.warning(
                     "%s: this object store ignores the conditions of writes (If-None-Match, If-Match), so nothing "
                     "keeps two machines from training this run at once", self._url,
                 )  # fmt: skip
-        newest = self._newest()
+        newest, _ = self._read()
         if newest is None or newest.writer != self._mine.writer:
             raise self._refusal(newest)
-        for path in self._paths():
-            if path < self._mine.path:
-                with suppress(FileNotFoundError):
-                    self._system.rm_file(path)
 
     def _wait_for_silence(self, former: Holder) -> None:
         logger.warning("%s: held by %s; waiting for a sign of life", self._url, former.who)
         deadline = time.monotonic() + SILENCE
         while time.monotonic() < deadline:
             time.sleep(min(RENEWAL / 10, 1.0))
-            newest = self._newest()
+            newest, _ = self._read()
             if newest != former:
                 raise self._refusal(newest)
         logger.warning("%s: %s was silent for %.0f s, its lease is taken over", self._url, former.who, SILENCE)
@@ -163,7 +153,6 @@ class Lease:
     def _keep_renewing(self, ended: threading.Event) -> None:
         while not ended.wait(RENEWAL):
             try:
-                self.confirm()
                 self._renew()
             except LeaseLost as error:
                 logger.error("%s", error)
@@ -172,27 +161,18 @@ class Lease:
                 logger.warning("%s: the lease could not be renewed, and is tried again: %s", self._url, error)
 
     def _renew(self, released: bool = False) -> None:
+        stamp = self.confirm()
         self._mine = self._mine.model_copy(update={"beat": self._mine.beat + 1, "released": released})
-        with told(f"{self._url}/{self._mine.path}", "written"):
-            self._system.pipe_file(self._mine.path, self._mine.model_dump_json().encode())
+        with told(f"{self._url}/{LEASE}", "written"):
+            self._write(LEASE, self._mine.model_dump_json().encode(), stamp)
 
-    def _newest(self) -> Holder | None:
-        with told(f"{self._url}/{LEASE}", "read"):
-            for path in reversed(self._paths()):
-                with suppress(FileNotFoundError):  # deleted since, by a newer holder
-                    try:
-                        return Holder.model_validate_json(self._system.cat_file(path))
-                    except ValidationError as error:
-                        remedy = "not a lease; delete it when no machine has the run"
-                        raise StoreError(f"{self._url}/{path}: {remedy}") from error
-        return None
-
-    def _paths(self) -> list[str]:
-        """The leases that are there, the newest last."""
-        self._system.invalidate_cache()
-        with suppress(FileNotFoundError):
-            return sorted(path for path in self._system.ls("", detail=False) if path.startswith(LEASE))
-        return []
+    def _read(self) -> tuple[Holder | None, str | None]:
+        """Who holds the run, and the stamp of what says so; None: nobody has ever held it."""
+        with told(f"{self._url}/{LEASE}", "read"), suppress(FileNotFoundError):
+            stamp = self._stamp(LEASE)  # read first: if it changes meanwhile, a write on its condition is refused
+            if stamp is not None:
+                return Holder.model_validate_json(self._system.cat_file(LEASE)), stamp
+        return None, None
 
     def _stamp(self, path: str) -> str | None:
         """What changes with an object's content (its ETag); None if there is no object."""

@@ -51,8 +51,6 @@ class RunStore:
         self._is_fresh = self.mirror is None
         self._links: dict[int, tuple[tuple[int, ...], str | None, str]] = {}
         """By step, of commits that were read: the file's stamp, parent, digest."""
-        self._whole: set[Ref] = set()
-        """Checkpoints whose content was found to be what was written."""
         self._tables: dict[Ref, pa.Table] = {}
         """Tables of the steps under way."""
         self._memos: dict[int, Memo] = {}
@@ -77,7 +75,7 @@ class RunStore:
     def write_json(self, path: str, value: Any) -> Ref:
         """Write a JSON file, which survives a power failure from here on: it says what there is."""
         text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
-        return self._write(path, lambda target: _write_bytes(target, text.encode()), synced=True)
+        return self._write(path, lambda target: target.write_text(text), synced=True)
 
     def write_rows(self, path: str, rows: pd.DataFrame) -> Ref:
         """Write a table as parquet; of a step under way, it stays in memory for `read_rows`, until `forget`."""
@@ -98,10 +96,6 @@ class RunStore:
             fill(target)
 
         return self._write(path, make)
-
-    def read_json(self, ref: Ref) -> Any:
-        """Read a JSON artifact. Raises DamagedArtifact."""
-        return json.loads(self.path(ref).read_bytes())
 
     def read_rows(self, ref: Ref) -> pd.DataFrame:
         """Read a table artifact; of a step under way, once. Raises DamagedArtifact."""
@@ -133,17 +127,6 @@ class RunStore:
     def intact(self, refs: list[Ref]) -> bool:
         """Whether every artifact is there with the content that was written."""
         return all(self._hash(ref) == ref.sha256 for ref in refs)
-
-    def kept(self, refs: list[Ref]) -> bool:
-        """Whether a kept result's artifacts are intact; if so, they are uploaded again.
-
-        Another machine may have begun the same step since, and on a GPU have written something else at the URL.
-        """
-        if not self.intact(refs):
-            return False
-        for ref in refs:
-            self._upload(ref.path, self.directory / ref.path)
-        return True
 
     def here(self, path: str) -> Path:
         """The path of a file or folder of the run, downloaded if needed; for what has no Ref."""
@@ -208,7 +191,7 @@ class RunStore:
             else:
                 self.mirror.put(files)
 
-    def _write(self, path: str, make: Callable[[Path], None], synced: bool = False) -> Ref:
+    def _write(self, path: str, make: Callable[[Path], object], synced: bool = False) -> Ref:
         target = self.directory / path
         temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
         try:
@@ -279,7 +262,9 @@ class RunStore:
         """What the phases of a step have found."""
         if step not in self._memos:
             file = f"{self.step_path(step)}/{MEMO_FILE}"
-            self._memos[step] = Memo(self.here(file), lambda path: self._upload(file, path))
+            if self.mirror is not None:  # another machine may have begun the same step since
+                self.mirror.bring(file, anew=True)
+            self._memos[step] = Memo(self.directory / file, lambda path: self._upload(file, path))
         return self._memos[step]
 
     def step_path(self, step: int) -> str:
@@ -345,19 +330,19 @@ class RunStore:
         return self.read_commit(steps[-1]) if steps else None
 
     def prune_checkpoints(self, last: int, keep: int, needed: int) -> None:
-        """Delete all checkpoints but the newest `keep` whole ones, up to the step that was just committed.
+        """Delete all checkpoints but the newest `keep`, up to the step that was just committed.
 
         needed: the oldest version whose weights may be asked for; a checkpoint no newer than that stays.
         Checkpoints of later steps belong to a past that is being redone, and are left alone.
         """
-        whole, oldest = 0, last
+        kept, oldest = 0, last
         folders = {int(path.name): path for path in self.children("checkpoints") if path.name.isdigit()}
         for step in sorted((step for step in folders if step <= last), reverse=True):
             ref = self.checkpoint_of(step)
-            if (whole >= keep and oldest <= needed) or ref is None:
+            if (kept >= keep and oldest <= needed) or ref is None:
                 self.remove(folders[step])
-            elif step == last or self._is_whole(ref):
-                whole, oldest = whole + 1, step
+            else:
+                kept, oldest = kept + 1, step
 
     def checkpoint_of(self, step: int) -> Ref | None:
         """The checkpoint of a step, if its commit or the run's fork names one."""
@@ -368,16 +353,6 @@ class RunStore:
             return self.read_commit(step).artifacts.get("checkpoint")
         except DamagedArtifact:
             return None
-
-    def _is_whole(self, ref: Ref) -> bool:
-        """Whether a checkpoint is what was written. It is read once; one that is only at the URL is trusted."""
-        here = (self.directory / ref.path).exists()
-        if ref not in self._whole and (here or self.mirror is None):
-            if not self.intact([ref]):
-                logger.warning("%s: the checkpoint is damaged and is ignored", self.directory / ref.path)
-                return False
-            self._whole.add(ref)
-        return True
 
     @property
     def _opened(self) -> Path:
@@ -413,7 +388,3 @@ class RunStore:
         if not file.exists():
             file.write_text(new_writer())
         return file.read_text()
-
-
-def _write_bytes(target: Path, content: bytes) -> None:
-    target.write_bytes(content)

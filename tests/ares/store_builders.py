@@ -1,5 +1,6 @@
 """Artifacts of every kind and chains of commits, for the tests of the store."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ WRITERS: dict[str, Callable[[RunStore, str], Ref]] = {
     "folder": lambda store, path: store.write_folder(path, fill),
 }
 READERS: dict[str, Callable[[RunStore, Ref], Any]] = {
-    "json": RunStore.read_json,
+    "json": lambda store, ref: json.loads(store.path(ref).read_bytes()),
     "rows": RunStore.read_rows,
     "folder": RunStore.path,
 }

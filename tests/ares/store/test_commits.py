@@ -112,13 +112,6 @@ def test_the_checkpoint_that_an_old_policy_is_rebuilt_from_is_kept(
     assert checkpoints(store) == kept
 
 
-def test_a_damaged_checkpoint_is_not_counted_among_those_that_are_kept(store: RunStore) -> None:
-    commits = with_checkpoints(store, 4)
-    (store.directory / "checkpoints/000002/b.txt").write_text("damage")
-    RunStore(store.directory).prune_checkpoints(commits[-1].step, 2, commits[-1].step)
-    assert checkpoints(store) == [1, 2, 3]
-
-
 def test_a_new_checkpoint_outlives_those_of_a_past_that_is_repeated(store: RunStore) -> None:
     commits = with_checkpoints(store, 7)
     again = commit(3, commits[2], artifacts=commits[3].artifacts, metrics={"m": 0.75})

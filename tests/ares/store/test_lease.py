@@ -22,7 +22,7 @@ from ares.store import lease
 from ares.store.lease import Lease, LeaseLost
 from ares.store.mirror import path_of
 from ares.store.store import Commit, RunStore, StoreError
-from tests.ares.store_builders import commit
+from tests.ares.store_builders import READERS, commit
 from tests.object_store import Network, object_store
 
 URL = "s3://bucket/runs"
@@ -135,7 +135,7 @@ def test_one_that_was_stopped_cannot_commit_any_more(machines: Machines, stopped
             first.write_commit(commit(1, bootstrap))
         with pytest.raises(LeaseLost):
             first.remove(first.directory / "steps")
-        assert machines("third").read_json(theirs.artifacts["batch"]) == {"by": "second"}
+        assert READERS["json"](machines("third"), theirs.artifacts["batch"]) == {"by": "second"}
         assert machines("third").last_commit() == theirs
 
 
@@ -153,7 +153,7 @@ def test_an_actor_of_one_that_was_stopped_replaces_nothing(machines: Machines, s
         ref = second.write_json("steps/000001/x.json", {"by": "second"})
         with pytest.raises(LeaseLost):
             actor.write_json("steps/000001/x.json", {"by": "first"})
-        assert machines("third").read_json(ref) == {"by": "second"}
+        assert READERS["json"](machines("third"), ref) == {"by": "second"}
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["a new commit", "one of a step that is done again"])
