@@ -23,7 +23,6 @@ from ares.step import (
     graded,
     in_training_order,
     joined_rows,
-    lag_metrics,
     readable_rows,
     rewarded,
     sampled_rows,
@@ -117,13 +116,10 @@ async def shape_batch(step: Step, samples: Samples, found: list[Experience]) -> 
     rows = in_training_order(rows[rows["slot"].isin(samples.slots)])
     batch = graded(select_rows([_measured(step, each) for each in found], rows, run.pad_id), rows)
     metrics = await asyncio.to_thread(shape, batch, step.state, step.config, run.is_trigger)
-    table = readable_rows(batch)
-    if step.config.rollout.parts > 1:
-        metrics |= lag_metrics(table, step.number, step.config.rollout)
     columns = [name for name in OF_UPDATES if name in batch.non_tensor_batch]
     return ShapedBatch(
         batch=run.store.write_file(step.path("batch.safetensors"), lambda path: batch.save(path, columns)),
-        samples=run.store.write_rows(step.path("samples.parquet"), table),
+        samples=run.store.write_rows(step.path("samples.parquet"), readable_rows(batch)),
         state=step.state.state_dict(),
         metrics=metrics,
     )

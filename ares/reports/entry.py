@@ -8,14 +8,14 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from getpass import getuser
 from pathlib import Path
 from typing import Any
 
 import yaml
 from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, InputTag, LifecycleStage, Param
+from mlflow.entities import Dataset, DatasetInput, InputTag, LifecycleStage, Metric, Param
 from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import (
     MLFLOW_DATASET_CONTEXT,
@@ -82,6 +82,17 @@ class Entry:
         """Set tags of any name."""
         for name, plain in self.names_there(tags).items():
             self.client.set_tag(self.run_id, plain, tags[name])
+
+    def log_metrics(self, rows: Sequence[tuple[int, int, Mapping[str, float]]]) -> None:
+        """Log metrics of any name. rows: a step, a time (ms since the epoch), and the metrics."""
+        there = self.names_there(dict.fromkeys(name for *_, metrics in rows for name in sorted(metrics)))
+        found = [
+            Metric(there[name], value, time, step)
+            for step, time, metrics in rows
+            for name, value in metrics.items()
+            if name in there
+        ]
+        self.client.log_batch(self.run_id, metrics=found)
 
     def log_settings(self, config: Config, more: Mapping[str, Any]) -> None:
         """Log settings and `more` as parameters, and the profile; repeating it does no harm."""

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mlflow.entities import Metric
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from ares.evaluation import Evaluation
@@ -96,11 +95,7 @@ def _log(entry: Entry, evaluation: Evaluation, summary: Mapping[str, Any]) -> No
     asked = {f"eval.{name}": summary[name] for name in DECIDED_BY if name in summary}
     entry.log_settings(evaluation.config, asked)
     entry.log_data(str(summary["source"]), str(summary["data"]), "evaluation")
-    now = int(time.time() * 1000)
-    metrics = metrics_of(summary)
-    names = entry.names_there(metrics).items()
-    values = [Metric(there, metrics[name], now, evaluation.number) for name, there in names]
-    entry.client.log_batch(entry.run_id, metrics=values)
+    entry.log_metrics([(evaluation.number, int(time.time() * 1000), metrics_of(summary))])
     directory = evaluation.run.store.directory
     for path in (path for pattern in FILES for path in sorted(directory.glob(pattern))):
         entry.client.log_artifact(entry.run_id, str(path))

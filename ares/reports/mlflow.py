@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pandas as pd
-from mlflow.entities import Metric
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from ares.config import Config, TrackingConfig
@@ -110,17 +109,7 @@ class Tracking(Tracker):
                 entry.log_data(str(source), digests[name], context)
 
     def _log(self, entry: Entry, commits: list[Commit]) -> None:
-        logged = [(commit, sorted((commit.metrics | commit.timings).items())) for commit in commits]
-        names = entry.names_there(dict.fromkeys(name for _, metrics in logged for name, _ in metrics))
-        entry.client.log_batch(
-            entry.run_id,
-            [
-                Metric(names[name], value, commit.timestamp, commit.step)
-                for commit, metrics in logged
-                for name, value in metrics
-                if name in names
-            ],
-        )
+        entry.log_metrics([(commit.step, commit.timestamp, commit.metrics | commit.timings) for commit in commits])
         for commit in commits:
             if "evaluation" in commit.artifacts:
                 self._log_evaluation(entry, commit)

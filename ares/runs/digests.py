@@ -14,6 +14,7 @@ from ares.store import RunStore, StoreError, file_digest
 
 OF_A_MODEL = (".json", ".py", ".safetensors", ".bin", ".jinja", ".txt", ".model")
 WEIGHTS = (".safetensors", ".bin")
+PACKAGES = "packages of programs (ares sandbox packages add NAME==VERSION)"
 
 
 def digests_of(config: Config, train: Problems, validation: Problems | None, graded_with: str = "") -> dict[str, Any]:
@@ -72,17 +73,11 @@ def model_digest(path: str) -> str:
 def check_same(name: str, config: Config, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise StoreError, naming what changed, if data, weights or files are not those a run was started with."""
     _check_same_model(name, before, now)  # first: its chat template changes the data, too
-    for what in ("train", "validation"):
-        if before[what] != now[what]:
+    for what, called in (("train", "train data"), ("validation", "validation data"), ("graded_with", PACKAGES)):
+        if before.get(what) != now.get(what):
             raise StoreError(
-                f"Run {name!r}: the {what} data changed since it was started ({before[what]} → {now[what]})"
+                f"Run {name!r}: the {called} changed since it was started ({before.get(what)} → {now.get(what)})"
             )
-    then, here = (digests.get("graded_with", "none") for digests in (before, now))
-    if then != here:
-        raise StoreError(
-            f"Run {name!r}: the packages of programs changed since it was started ({then} → {here}). "
-            "Put them back: ares sandbox packages add NAME==VERSION"
-        )
     if changed := changed_files(config, before, now):
         told = ", ".join(f"{path} ({setting})" for path, setting in changed.items())
         raise StoreError(

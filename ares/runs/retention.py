@@ -8,7 +8,6 @@ keeps what).
 import logging
 import math
 import re
-import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ares.config import ConfigError
-from ares.store import RunStore, StoreError, run_store, runs_directory, runs_in
+from ares.store import RunStore, StoreError, files_in, run_store, runs_directory, runs_in
 
 logger = logging.getLogger(__name__)
 DAY = 24 * 3600.0
@@ -91,18 +90,18 @@ def expired(stores: list[RunStore], policy: Policy, now: float | None = None) ->
     if policy.older_than is None and policy.max_size is None:
         return []
     now = time.time() if now is None else now
-    finished, accuracies, sizes = {}, {}, {}
+    finished, accuracies = {}, {}
+    sizes: dict[int | str, int] = {}
+    unlinked: Counter[int] = Counter()
     for store in stores:
         commit = store.last_commit()
         made = (store.directory / "run.json").stat().st_mtime
         finished[store] = made if commit is None else commit.timestamp / 1000
         if commit is not None and commit.state.get("evaluations"):
             accuracies[store] = max(float(evaluation["accuracy"]) for evaluation in commit.state["evaluations"])
-        sizes[store] = store.sizes()
+        sizes |= store.sizes()  # forks share some files
     best = sorted(accuracies, key=lambda store: accuracies[store], reverse=True)[: policy.keep_best]
-    holders = Counter(file for files in sizes.values() for file in files)  # forks share some
-    left = sum({file: size for files in sizes.values() for file, size in files.items()}.values())
-    given_up = []
+    left, given_up = sum(sizes.values()), []
     for store in sorted(stores, key=lambda store: finished[store]):
         age = (now - finished[store]) / DAY
         if store in best or store.is_held():
@@ -113,8 +112,7 @@ def expired(stores: list[RunStore], policy: Policy, now: float | None = None) ->
             why = f"all runs take {left:,d} bytes"
         else:
             continue
-        freed = sum(size for file, size in sizes[store].items() if holders[file] == 1)
-        holders.subtract(sizes[store].keys())
+        freed = _freed_bytes(store, store.directory, unlinked)
         left -= freed
         given_up.append((store, freed, why))
     return given_up
@@ -138,9 +136,7 @@ def prune(store: RunStore, dry_run: bool, unlinked: Counter[int] | None = None) 
 
 def _prunable(store: RunStore) -> set[Path]:
     leftovers = set(store.directory.rglob(".*.partial"))
-    # `results` held what phases had found until 2026-11.
-    useless = (".fork-*", ".*.partial", "results")
-    leftovers |= {path for path in store.children("") if any(map(path.match, useless))}
+    leftovers |= {path for path in store.children("") if path.match(".fork-*") or path.match(".*.partial")}
     kept = [step for step in store.committed_steps() if _has_checkpoint(store, step)]
     is_enough = kept and kept[0] <= _oldest_needed(store)
     for step in range(1, kept[0] if is_enough else 0):
@@ -167,13 +163,11 @@ def _has_checkpoint(store: RunStore, step: int) -> bool:
 def _freed_bytes(store: RunStore, path: Path, unlinked: Counter[int]) -> int:
     """Bytes that a deletion frees, at the URL if there is one; a file stays until its last link is deleted."""
     if store.mirror is not None:
-        return sum(store.mirror.sizes(path.relative_to(store.directory).as_posix()).values())
+        return sum(store.mirror.sizes(store.name_of(path)).values())
     freed = 0
-    for file in path.rglob("*") if path.is_dir() else [path]:
-        status = file.stat()
-        if stat.S_ISREG(status.st_mode):
-            unlinked[status.st_ino] += 1
-            freed += status.st_size * (unlinked[status.st_ino] == status.st_nlink)
+    for status in (file.stat() for file in files_in(path)):
+        unlinked[status.st_ino] += 1
+        freed += status.st_size * (unlinked[status.st_ino] == status.st_nlink)
     return freed
 
 

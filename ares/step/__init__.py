@@ -5,7 +5,7 @@ state. Not covered: the order of work (flows/), what is stored where (tasks/).
 """
 
 from ares.step.collate import as_sampled, graded, readable_rows, select_rows, token_batch
-from ares.step.metrics import evaluation_metrics, evaluation_table, lag_metrics
+from ares.step.metrics import evaluation_metrics, evaluation_table
 from ares.step.refill import FilterExhausted, Refill, keep_groups
 from ares.step.requests import asked_rows, begun_rows, continue_rows, engine_calls, requested_rows
 from ares.step.rewards import PART, JudgedPrograms, rewarded
@@ -44,7 +44,6 @@ __all__ = [
     "is_second_turn",
     "joined_rows",
     "keep_groups",
-    "lag_metrics",
     "readable_rows",
     "requested_rows",
     "rewarded",

@@ -16,7 +16,6 @@ from algorithms.buckets import BUCKETS
 from algorithms.difficulty import difficulty_codes
 from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.protocol import DataProto
-from ares.config import RolloutConfig
 from ares.grading import EXTRAS, SCORE
 from ares.step.rows import FEW_STEPS_SLOT, is_second_turn, scored_rows
 from sandbox import ERROR_TYPES
@@ -128,12 +127,6 @@ def code_metrics(rows: pd.DataFrame, kept_slots: list[int]) -> dict[str, float]:
     return metrics
 
 
-def seconds_per_solved(rows: pd.DataFrame, seconds: float) -> dict[str, float]:
-    """CPU seconds of programs per problem that at least one sample solved, in either turn; nothing if none did."""
-    solved = _count_solved(rows)
-    return {"perf/seconds_per_solved": seconds / solved} if solved else {}
-
-
 def _figures(rows: pd.DataFrame) -> dict[str, float]:
     first = rows[~is_second_turn(rows)]
     ratio = first["pass_ratio"].astype(float)
@@ -143,30 +136,13 @@ def _figures(rows: pd.DataFrame) -> dict[str, float]:
         "timeout_rate": float((first["error_type"] == "timeout").mean()),
         **ending_shares(first),
     }
-    solved = _count_solved(rows)
+    solved = count_solved(rows)
     return figures | ({"cost/tokens_per_solved": float(rows["tokens"].sum()) / solved} if solved else {})
 
 
-def _count_solved(rows: pd.DataFrame) -> int:
+def count_solved(rows: pd.DataFrame) -> int:
     """Problems that at least one sample solved, in either turn."""
     return int((rows.loc[rows["pass_ratio"] == 1.0, "slot"] % SECOND_TURN_SLOT).nunique())
-
-
-def lag_metrics(rows: pd.DataFrame, step: int, settings: RolloutConfig) -> dict[str, float]:
-    """`rollout/staleness_mean` and `rollout/staleness_share/{0…max_staleness}`: how many updates older the policy that
-    sampled a token is than the one trained on it, and the share of tokens by that number.
-
-    rows: slot and tokens of what is trained on; slots from `prompts` on were drawn by refills, from the newest policy.
-    """
-    lags, stale = np.zeros(settings.max_staleness + 1), settings.max_staleness
-    size = settings.max_response_length // settings.parts
-    first = rows["slot"] < settings.prompts
-    for part in range(settings.parts):
-        lags[min(stale - part, step - 1)] += (rows.loc[first, "tokens"] - part * size).clip(0, size).sum()
-    lags[0] += rows.loc[~first, "tokens"].sum()
-    shares = lags / lags.sum()
-    metrics = {"rollout/staleness_mean": float(shares @ np.arange(len(shares)))}
-    return metrics | {f"rollout/staleness_share/{lag}": float(share) for lag, share in enumerate(shares)}
 
 
 def evaluation_metrics(rows: pd.DataFrame, names: Iterable[str] = (), turns: int = 1) -> dict[str, float]:
@@ -178,7 +154,7 @@ def evaluation_metrics(rows: pd.DataFrame, names: Iterable[str] = (), turns: int
     over graded ones. names: the sets, if there are several, whose problems are called `set/problem`: each set with any
     grade has the same metrics as `val/SET/…`. Raises RewardError if nothing was graded.
     """
-    first = _first_attempts(rows)
+    first = rows[rows["slot"] < FEW_STEPS_SLOT]
     metrics = {f"val/{name}": value for name, value in _evaluated(first).items()}
     of = first["id"].str.partition("/")[0]
     for name in names:
@@ -191,10 +167,6 @@ def evaluation_metrics(rows: pd.DataFrame, names: Iterable[str] = (), turns: int
     if few.any():
         metrics["val/few_steps/accuracy"] = _accuracy(rows[few])
     return metrics
-
-
-def _first_attempts(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows["slot"] < FEW_STEPS_SLOT]
 
 
 def _accuracy(rows: pd.DataFrame) -> float:
@@ -224,15 +196,10 @@ def _evaluated(rows: pd.DataFrame) -> dict[str, float]:
 
 def evaluation_table(rows: pd.DataFrame) -> pd.DataFrame:
     """The table of held-out samples that is kept: first attempts only."""
-    rows = _first_attempts(rows)
-    return rows[[*(name for name in OF_EVALUATIONS if name in rows), *function_columns(rows)]]
+    columns = [*(name for name in OF_EVALUATIONS if name in rows), *function_columns(rows)]
+    return rows.loc[rows["slot"] < FEW_STEPS_SLOT, columns]
 
 
 def _spread(name: str, values: np.ndarray) -> dict[str, float]:
-    if not len(values):
-        return {}
-    return {
-        f"{name}/mean": float(values.mean()),
-        f"{name}/max": float(values.max()),
-        f"{name}/min": float(values.min()),
-    }
+    figures = ("mean", "max", "min") if len(values) else ()
+    return {f"{name}/{figure}": float(getattr(values, figure)()) for figure in figures}

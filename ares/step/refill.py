@@ -13,7 +13,7 @@ from algorithms.filtering import informative_rows, varied_rows
 from algorithms.groups import SECOND_TURN_SLOT
 from ares.config import Config, FilterSettings
 from ares.errors import UserError
-from ares.step.metrics import code_metrics, function_metrics, seconds_per_solved
+from ares.step.metrics import code_metrics, count_solved, function_metrics
 from ares.step.rewards import total_reward
 from ares.step.rows import is_second_turn
 from ares.step.second_turn import second_turn_metrics
@@ -100,8 +100,9 @@ class Refill:
         return metrics
 
     def seconds_per_solved(self, seconds: float) -> dict[str, float]:
-        """`perf/seconds_per_solved` of everything drawn, by the CPU seconds of all its programs."""
-        return seconds_per_solved(self._drawn_rows(), seconds)
+        """`perf/seconds_per_solved`: CPU seconds of all programs per problem solved in either turn, if any is."""
+        solved = count_solved(self._drawn_rows())
+        return {"perf/seconds_per_solved": seconds / solved} if solved else {}
 
     def _drawn_rows(self) -> pd.DataFrame:
         return pd.concat(self._rows, ignore_index=True)

@@ -164,9 +164,10 @@ class Mirror:
             place.parent.mkdir(parents=True, exist_ok=True)
             with place.open("a+") as notes:
                 fcntl.flock(notes, fcntl.LOCK_EX)  # one process at a time; the file says what was downloaded
-                self._refresh(notes, held)
+                if not held():
+                    self._bring_opened(notes)
 
-    def _refresh(self, notes: TextIO, held: Callable[[], bool]) -> None:
+    def _bring_opened(self, notes: TextIO) -> None:
         files = self._list_files("")
         there = {name: tokenize(info) for name, info in files.items() if PurePosixPath(name).name in BROUGHT}
         notes.seek(0)
@@ -174,8 +175,6 @@ class Mirror:
             known = dict(json.loads(notes.read()))
         except ValueError:  # none yet, or half written
             known = {}
-        if held():
-            return
         self._download([name for name in there if known.get(name) != there[name] or not (self.copy / name).exists()])
         for file in [file for name in BROUGHT for file in self.copy.rglob(name)]:
             name = file.relative_to(self.copy).as_posix()

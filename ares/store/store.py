@@ -147,9 +147,12 @@ class RunStore:
     def remove(self, path: Path) -> None:
         """Delete a file or folder of the run."""
         if self.mirror is not None:
-            inside = path.relative_to(self.directory).as_posix()
-            self.mirror.remove("" if inside == "." else inside)
+            self.mirror.remove(self.name_of(path))
         remove_tree(path)
+
+    def name_of(self, path: Path) -> str:
+        """The name at the URL of a file or folder of the run; of the run itself the empty one."""
+        return "/".join(path.relative_to(self.directory).parts)
 
     def sizes(self) -> dict[int | str, int]:
         """Bytes of the run's files: by inode, since forks share some, or by name at a URL."""
@@ -172,7 +175,7 @@ class RunStore:
         """Sync the name of a run that was put together here, and upload it, run.json last."""
         fsync(self.directory.parent)
         for file in sorted(files_in(self.directory), key=lambda file: file.name == "run.json"):
-            self._upload(file.relative_to(self.directory).as_posix(), file)
+            self._upload(self.name_of(file), file)
 
     def _hash(self, ref: Ref) -> str | None:
         """Hash of an artifact as it is, downloaded first if what is here differs."""

@@ -188,10 +188,8 @@ def test_each_part_of_a_response_is_from_its_policy_and_a_killed_run_ends_bit_id
             assert len(row.log_probs) == len(row.token_ids) == 36 or row.finish_reason == "stop"
             seen += drawn == parts
         metrics = whole.read_commit(step).metrics
-        shares = [metrics[f"rollout/staleness_share/{lag}"] for lag in range(stale + 1)]
-        assert sum(shares) == pytest.approx(1.0)
-        assert (metrics["mismatch/logprob_diff_mean"] > 1e-4) == (shares[0] < 1)
-        corrected += shares[0] < 1
+        assert (metrics["mismatch/logprob_diff_mean"] > 1e-4) == (versions[0] < step - 1)
+        corrected += versions[0] < step - 1
         under_way = [name for name in whole.read_commit(step).artifacts if name.startswith("under-way")]
         assert len(under_way) == 2
     assert seen > 4
@@ -240,7 +238,6 @@ def test_a_step_whose_unfinished_responses_are_damaged_is_repeated(tmp_path: Pat
     (damage,) = verification.damages
     assert verification.resumes_after == 2
     assert "under-way-0001.parquet has changed" in damage
-    assert "does the step again" in damage
     run = Run.open(read_config(store), "run", tmp_path)
     assert run.state.step == 2
     run.close()

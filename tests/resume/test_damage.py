@@ -7,7 +7,6 @@ prints a table. Learner and engine are in this process (tests/in_process.py). No
 """
 
 import random
-import re
 import shutil
 import sys
 import tempfile
@@ -133,27 +132,6 @@ def test_damage_of_any_kind_of_file_is_noticed_and_repaired(directory: Path, cho
     assert outcome(directory, directory / "interrupted", number, chosen) == (chosen, "bit-identical")
 
 
-def test_several_damages_at_once_are_repaired(directory: Path, copy: Path) -> None:
-    draws = random.Random(1)
-    shutil.rmtree(copy / f"checkpoints/{LAST:06d}")
-    flipped(copy / f"steps/{LAST - 1:06d}/batch.safetensors", draws)
-    cut_short(copy / f"steps/{LAST:06d}" / MEMO_FILE, draws)
-    trained(directory, "copy")
-    assert digests(directory, "copy") == digests(directory, "whole")
-    store = RunStore(copy)
-    assert store.intact(list(store.read_commit(LAST).artifacts.values()))
-
-
-def test_a_kept_result_with_another_number_is_not_believed(directory: Path, copy: Path) -> None:
-    memo = copy / f"steps/{LAST:06d}" / MEMO_FILE
-    lines = memo.read_text().splitlines()
-    changed = [re.sub(r"(metrics.*?\d\.\d*?)[1-8]", r"\g<1>9", line, count=1) for line in lines]
-    assert changed != lines
-    memo.write_text("".join(f"{line}\n" for line in changed))
-    trained(directory, "copy")
-    assert digests(directory, "copy") == digests(directory, "whole")
-
-
 def test_verify_names_what_is_damaged_and_where_a_resume_begins(directory: Path, copy: Path) -> None:
     assert told(directory, "verify", "whole").returncode == 0
     ended = told(directory, "verify", "copy")
@@ -166,18 +144,15 @@ def test_verify_names_what_is_damaged_and_where_a_resume_begins(directory: Path,
     ended = told(directory, "verify", "copy")
     assert ended.returncode == 1
     samples, batch, result, summary = ended.stdout.splitlines()
-    assert samples == "steps/000001/samples.parquet is missing: training does not read it again"
-    assert batch == (
-        "steps/000003/batch.safetensors has changed since it was written: "
-        "a resume or fork from before it does the step again"
-    )
-    assert result.startswith(f"steps/{LAST:06d}/{MEMO_FILE} is damaged: ")
+    assert samples == "steps/000001/samples.parquet is missing"
+    assert batch == "steps/000003/batch.safetensors has changed since it was written"
+    assert result == f"steps/{LAST:06d}/{MEMO_FILE} is damaged"
     assert summary.endswith("3 damaged; resumes after step 2")
 
     flipped(copy / "steps/000002/COMMIT.json", draws)
     ended = told(directory, "verify", "copy")
-    assert "steps/000002/COMMIT.json is damaged: a resume does the step again" in ended.stdout
-    assert "steps/000003/COMMIT.json does not follow from the commit before it" in ended.stdout
+    for step in (2, 3):
+        assert f"steps/{step:06d}/COMMIT.json is damaged, or does not follow from" in ended.stdout
     assert "resumes after step 1" in ended.stdout
     flipped(copy / "run.json", draws)
     ended = told(directory, "verify", "copy")

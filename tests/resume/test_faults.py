@@ -9,8 +9,6 @@ import os
 import re
 import shutil
 import signal
-import socket
-import sqlite3
 import subprocess
 import sys
 import time
@@ -18,14 +16,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 
 from ares.store.store import RunStore
 from tests.deployed import REWARD
 from tests.shared_run import SMALL
-from tests.short_runs import REPOSITORY, ares, assert_same, metric_history, train
+from tests.short_runs import REPOSITORY, ares, assert_same, train
 
 # ---- the file system ------------------------------------------------------------------------------------------------
 
@@ -165,82 +162,6 @@ def test_a_run_goes_on_when_a_service_of_its_own_dies(service: str, code: int, s
     assert said in told
     assert "Traceback" not in told
     assert unheld(tmp_path, "run") == 0  # finds it finished
-    assert unheld(tmp_path, "uninterrupted") == 0
-    assert_same(tmp_path, "uninterrupted", "run")
-
-
-class MlflowServer:
-    """An MLflow server that can be killed and started again over its database."""
-
-    def __init__(self, directory: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.uri = f"http://127.0.0.1:{self.port}"
-        self.database = directory / "mlflow.db"
-        self.artifacts = directory / "mlartifacts"
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{self.database}",
-             "--artifacts-destination", str(self.artifacts), "--host", "127.0.0.1", "--port", str(self.port),
-             "--workers", "1"],
-            env=os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        for _ in range(1200):
-            try:
-                if httpx.get(f"{self.uri}/health").status_code == 200:
-                    return
-            except httpx.TransportError:
-                time.sleep(0.1)
-        raise AssertionError("MLflow did not start")
-
-    def kill(self) -> None:
-        family = [*psutil.Process(self.process.pid).children(recursive=True), psutil.Process(self.process.pid)]
-        for process in family:
-            process.kill()
-        self.process.wait()
-
-
-def wait_for(commits: int, process: subprocess.Popen[str], directory: Path) -> None:
-    while len(RunStore(directory).committed_steps()) < commits:
-        assert process.poll() is None
-        time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_mlflow_away_for_ten_steps_holds_nothing_up_and_is_brought_up_to_date(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = MlflowServer(tmp_path)
-    server.start()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
-    with held(tmp_path, "run", "train.steps=14") as (process, hold):
-        server.kill()
-        hold.unlink()
-        wait_for(13, process, tmp_path / "run")
-        server.start()
-        assert process.wait(timeout=600) == 0
-    settings = ["train.steps=14", f"reward.kind={tmp_path / 'reward.py'}:reward"]
-    assert train(tmp_path, "uninterrupted", *settings, whole=True) == 0
-    assert train(tmp_path, "run", *settings, whole=True) == 0  # it may have ended before MLflow was back
-    assert len({step for _, step in metric_history(tmp_path, "run")}) == 15
-    server.kill()
-    assert_same(tmp_path, "uninterrupted", "run")
-
-
-@pytest.mark.slow
-def test_a_locked_mlflow_database_holds_nothing_up(tmp_path: Path) -> None:
-    with held(tmp_path, "run") as (process, hold):
-        holder = sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)
-        holder.execute("BEGIN EXCLUSIVE")
-        hold.unlink()
-        wait_for(5, process, tmp_path / "run")
-        holder.execute("ROLLBACK")
-        holder.close()
-        assert process.wait(timeout=600) == 0
-    assert unheld(tmp_path, "run") == 0
     assert unheld(tmp_path, "uninterrupted") == 0
     assert_same(tmp_path, "uninterrupted", "run")
 

@@ -74,8 +74,7 @@ def sampled(run: Run, cluster: Cluster, greedy: bool = False, **changed: Any) ->
         return None
 
 
-@pytest.mark.parametrize("greedy", [False, True])
-@pytest.mark.parametrize("dies_after", [2, 4])
+@pytest.mark.parametrize(("greedy", "dies_after"), [(False, 2), (True, 4)])
 def test_only_the_unfinished_responses_are_lost(run: Run, dies_after: int, greedy: bool) -> None:
     whole = Cluster()
     expected = sampled(run, whole, greedy)

@@ -37,37 +37,26 @@ def test_a_draw_asks_for_n_samples_of_each_problem_in_slots_of_their_own(run: Ru
     prompts = dict(zip(run.train_set.frame["id"], run.train_set.frame["prompt_token_ids"], strict=True))
     assert asked["prompt_token_ids"].tolist() == [prompts[name] for name in asked["id"]]
     assert asked["seed"].is_unique
+    greedy = request_rows(run.step(1), draw(names, greedy=True))
+    assert greedy["sample"].tolist() == [GREEDY, 0, 1, 2] * 2
 
 
-def test_a_greedy_draw_asks_for_one_answer_more(run: Run) -> None:
-    asked = request_rows(run.step(1), draw(run.train_set.frame["id"].tolist()[:2], greedy=True))
-    assert asked["sample"].tolist() == [GREEDY, 0, 1, 2] * 2
-
-
-def test_seeds_do_not_depend_on_how_prompts_are_cut_into_shards(run: Run) -> None:
-    names = run.train_set.frame["id"].tolist()[:4]
+def test_seeds_follow_the_run_the_step_and_the_purpose_but_not_the_shards(run: Run, tmp_path: Path) -> None:
+    assert run.validation_set is not None
+    names, held_out = run.train_set.frame["id"].tolist()[:4], run.validation_set.frame["id"].tolist()[:2]
     whole = request_rows(run.step(1), draw(names))
     parts = [request_rows(run.step(1), draw(names[:1])), request_rows(run.step(1), draw(names[1:], first_slot=1))]
     pd.testing.assert_frame_equal(whole, pd.concat(parts, ignore_index=True))
-
-
-def test_training_draws_new_noise_every_step_and_validation_the_same(run: Run) -> None:
-    assert run.validation_set is not None
-    names, held_out = run.train_set.frame["id"].tolist()[:2], run.validation_set.frame["id"].tolist()[:2]
-    first, second = (set(request_rows(run.step(number), draw(names))["seed"]) for number in (1, 2))
-    assert not first & second
     one, other = (request_rows(run.step(number), draw(held_out, purpose="validation")) for number in (1, 2))
-    pd.testing.assert_frame_equal(one, other)
-
-
-def test_seeds_follow_the_runs_seed_and_the_purpose(run: Run, tmp_path: Path) -> None:
-    names = run.train_set.frame["id"].tolist()[:2]
-    other = Run.open(config("train.seed=1"), "other", tmp_path)
-    seeds = [
-        set(request_rows(step, draw(names, purpose=purpose))["seed"])
-        for step in (run.step(1), other.step(1))
-        for purpose in ("rollout", "bootstrap")
+    pd.testing.assert_frame_equal(one, other)  # two evaluations differ by the policy alone
+    reseeded = Run.open(config("train.seed=1"), "other", tmp_path)
+    drawn = [
+        (run.step(1), "rollout"),
+        (run.step(2), "rollout"),
+        (run.step(1), "bootstrap"),
+        (reseeded.step(1), "rollout"),
     ]
+    seeds = [set(request_rows(step, draw(names, purpose=purpose))["seed"]) for step, purpose in drawn]
     assert len(set.union(*seeds)) == sum(map(len, seeds))
 
 

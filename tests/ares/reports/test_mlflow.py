@@ -3,15 +3,14 @@
 import json
 import os
 import sqlite3
-from collections.abc import Sequence
 from getpass import getuser
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pandas as pd
 import pytest
 from mlflow import MlflowClient
-from mlflow.entities import Metric
 from mlflow.entities import Run as Entry
 
 from ares.reports.entry import origin
@@ -121,28 +120,21 @@ def test_a_lost_entry_is_rebuilt_from_the_commits(
 def test_several_steps_take_one_call_and_each_keeps_its_own_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("ares.reports.mlflow.STEPS_PER_CALL", 2)
     tracking, client = opened(tmp_path)
     last = None
-    for step in range(120):
+    for step in range(5):
         last = commit(step, last, metrics={"m": float(step)}, timestamp=1000 + step)
         tracking.store.write_commit(last)
-    calls: list[int] = []
     log_batch = MlflowClient.log_batch
-
-    def counted(self: MlflowClient, run_id: str, metrics: Sequence[Metric] = (), **named: Any) -> Any:
-        calls.extend([len(metrics)] if metrics else [])
-        return log_batch(self, run_id, metrics, **named)
-
-    monkeypatch.setattr(MlflowClient, "log_batch", counted)
-    tracking.catch_up()
+    with patch.object(MlflowClient, "log_batch", autospec=True, side_effect=log_batch) as logged:
+        tracking.catch_up()
     entry = entry_of(tracking, client)
     history = client.get_metric_history(entry.info.run_id, "m")
-    assert [(row.step, row.value, row.timestamp) for row in history] == [
-        (step, float(step), 1000 + step) for step in range(120)
-    ]
-    assert entry.data.metrics["m"] == 119.0
-    assert entry.data.tags["ares.logged_step"] == "119"
-    assert calls == [100, 100, 40]  # two metrics a step
+    assert [(row.step, row.value, row.timestamp) for row in history] == [(n, float(n), 1000 + n) for n in range(5)]
+    assert entry.data.tags["ares.logged_step"] == "4"
+    sizes = [len(call.kwargs["metrics"]) for call in logged.call_args_list if "metrics" in call.kwargs]
+    assert sizes == [4, 4, 2]  # two metrics a step
 
 
 def test_a_run_of_many_files_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,7 @@ from ares.runs.digests import model_digest
 from ares.runs.lineage import fork
 from ares.runs.run import Run, read_config
 from ares.step.state import RunState
-from ares.store.store import Commit, StoreError
+from ares.store.store import Commit, RunStore, StoreError
 from tests.ares.builders import MODEL, config
 
 REWARD = "def score(completions, **columns):\n    return [float('1' in one) for one in completions]\n"
@@ -75,11 +75,15 @@ def test_a_run_whose_file_changed_is_refused_by_its_name_and_can_be_forked(name:
     (place / name).write_text(CHANGES[name])
     with pytest.raises(StoreError, match=rf"{name}.*ares fork here"):
         Run.open(settings(place), "here", place / "runs")
+    described = RunStore(place / "runs" / "here").read_run()
     fork("here", 0, None, [], "other", place / "runs")
+    assert RunStore(place / "runs" / "here").read_run() == described
     Run.open(settings(place), "other", place / "runs")
     (place / name).write_text("# once more\n" + CHANGES[name])
     with pytest.raises(StoreError, match=rf"{name}.*ares fork other"):
         Run.open(settings(place), "other", place / "runs")
+    (place / "other.py").write_text(INVERTED)
+    fork("here", 0, None, [f"reward.kind={place / 'other.py'}:score"], "third", place / "runs")
 
 
 @pytest.mark.parametrize("name", ["chat_template.jinja", "additional_chat_templates/tool.jinja", "modeling/own.py"])
@@ -107,19 +111,6 @@ def test_every_file_of_several_functions_is_looked_at(name: str, setting: str, p
     (place / name).write_text(INVERTED.replace("score", name[:-3]))
     with pytest.raises(StoreError, match=rf"{name} \({setting}\) changed since it was started"):
         Run.open(config(*given), "several", place / "runs")
-
-
-def test_a_fork_may_name_another_file(place: Path) -> None:
-    bootstrapped(place)
-    (place / "other.py").write_text(INVERTED)
-    fork("here", 0, None, [f"reward.kind={place / 'other.py'}:score"], "other", place / "runs")
-
-
-def test_looking_at_a_run_writes_nothing(place: Path) -> None:
-    store = bootstrapped(place).store
-    description = store.read_run()
-    fork("here", 0, None, [], "other", place / "runs")
-    assert store.read_run() == description
 
 
 def test_commits_without_run_json_are_not_a_new_run(place: Path) -> None:

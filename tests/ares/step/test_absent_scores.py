@@ -4,20 +4,16 @@ import functools
 import math
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ares.config import ESTIMATORS, Config
-from ares.step.refill import Refill
-from ares.step.rewards import rewarded
 from ares.step.shape import shape
 from ares.step.state import RunState
-from tests.ares.builders import config, handmade, rows
+from tests.ares.builders import config, handmade
 
 scores = st.one_of(st.none(), st.sampled_from([0.0, 1.0]), st.floats(0, 1))
-groups = st.lists(st.lists(scores, min_size=1, max_size=6), min_size=1, max_size=4)
 trained = st.lists(
     st.tuples(st.lists(scores, max_size=4), st.floats(0, 1), st.floats(0, 1)).map(
         lambda drawn: [*drawn[0], *drawn[1:]]
@@ -59,20 +55,3 @@ def test_advantages_are_finite_and_absent_scores_teach_nothing(
     assert [math.isnan(value) for value in batch.non_tensor_batch["reward"]] == absent.tolist()
     assert metrics["reward/unscored"] == absent.sum()
     assert not any(map(math.isinf, metrics.values()))
-
-
-@settings(max_examples=30, deadline=None)
-@given(drawn=groups)
-def test_no_pattern_of_absent_scores_blocks_the_refill(drawn: list[list[float | None]]) -> None:
-    wanted = len(drawn)
-    sizes = (f"rollout.prompts={wanted}", f"learner.global_batch_prompts={wanted}", "algorithm.filter.enabled=false")
-    of = Refill(1, settings_of(*sizes))
-    of.ask()
-    sampled = rows(drawn).astype({"accuracy": "Float64"}).assign(tokens=3, truncated=False)
-    present = [sum(score is not None for score in group) for group in drawn]
-    assert of.take(rewarded(sampled, of.config, None)) == [slot for slot, left in enumerate(present) if left >= 2]
-    metrics = of.metrics()
-    assert metrics["reward/unscored_groups"] == sum(left < 2 for left in present)
-    scores = [score for group in drawn for score in group if score is not None]
-    assert metrics["reward/sampled_accuracy"] == pytest.approx(sum(scores) / max(len(scores), 1))
-    assert of.is_full or of.ask() >= 1

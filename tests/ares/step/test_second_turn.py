@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase
 
 from algorithms.groups import SECOND_TURN_SLOT
@@ -61,9 +59,8 @@ def two_failures(tokens: PreTrainedTokenizerBase, other: str) -> tuple[pd.DataFr
     return both, pd.concat([problems.iloc[1:3], theirs], ignore_index=True)
 
 
-@pytest.mark.parametrize("key", [(0, "second-turn", 1), (0, "second-turn", 2), (3, "second-turn", 1)])
-def test_shuffled_verdicts_are_those_on_another_problem_dealt_by_key(key: tuple[int | str, ...]) -> None:
-    tokens = tokenizer()
+def test_shuffled_verdicts_are_those_on_another_problem_dealt_by_key() -> None:
+    tokens, key = tokenizer(), KEY
     rows, problems = two_failures(tokens, "other")
     shuffled = SecondTurnConfig(shuffled=True)
     own = second_turn_rows(rows, problems, tokens, SecondTurnConfig(), key, {})
@@ -74,14 +71,9 @@ def test_shuffled_verdicts_are_those_on_another_problem_dealt_by_key(key: tuple[
     pd.testing.assert_frame_equal(dealt[["id", "slot", "sample"]], own[["id", "slot", "sample"]])
     texts = {prompt.partition("user\n")[2] for prompt in own["prompt"]}
     assert {prompt.partition("user\n")[2] for prompt in dealt["prompt"]} <= texts
-
-
-def test_other_keys_deal_other_verdicts_and_a_problem_alone_its_own() -> None:
-    tokens, shuffled = tokenizer(), SecondTurnConfig(shuffled=True)
-    rows, problems = two_failures(tokens, "other")
-    dealt = {tuple(second_turn_rows(rows, problems, tokens, shuffled, (key,), {})["prompt"]) for key in range(8)}
-    assert len(dealt) > 1
-    assert len(second_turn_rows(rows[:2], problems[:2], tokens, shuffled, KEY, {})) == 2
+    others = {tuple(second_turn_rows(rows, problems, tokens, shuffled, (each,), {})["prompt"]) for each in range(8)}
+    assert len(others) > 1
+    assert len(second_turn_rows(rows[:2], problems[:2], tokens, shuffled, key, {})) == 2  # a problem alone: its own
 
 
 def test_the_second_turn_is_written_with_the_chat_templates_settings() -> None:
@@ -105,7 +97,9 @@ def test_a_verdict_that_is_too_long_for_engines_gives_no_second_turn_and_is_coun
         assert len(continued) == tries
         judged = rows.assign(tokens=5)
         both = pd.concat([judged, judged.iloc[1:2].assign(slot=SECOND_TURN_SLOT + 7).head(tries)])
-        assert second_turn_metrics(both, children=1)["second_turn/overlong"] == 1 - tries
+        metrics = second_turn_metrics(both, children=1)
+        assert metrics["second_turn/overlong"] == 1 - tries
+        assert ("second_turn/solved" in metrics) == bool(tries)
 
 
 def test_the_longest_sequence_has_room_for_both_tries_and_the_verdict() -> None:
@@ -186,28 +180,6 @@ def test_a_first_turn_gains_what_its_second_turns_have_more(credit: str, share: 
 def test_turns_without_a_reward_neither_gain_nor_give() -> None:
     assert credited([np.nan, -0.3], [0, 1], [1.0, np.nan]) == [None, 0.0]
     assert credited([np.nan, -0.3], [], [], "mean") == [None, 0.0]
-
-
-worth = st.floats(-1, 1)
-
-
-@given(st.lists(worth, min_size=1, max_size=5), st.lists(st.tuples(st.integers(0, 4), worth), max_size=4))
-def test_credit_is_never_negative_and_the_maximum_is_never_less_than_the_mean(
-    own: list[float], children: list[tuple[int, float]]
-) -> None:
-    children = [(first % len(own), reward) for first, reward in children]
-    parents, rewards = [first for first, _ in children], [reward for _, reward in children]
-    best, mean = (credited(own, parents, rewards, credit) for credit in ("max", "mean"))
-    for first, highest, average in zip(own, best, mean, strict=True):
-        assert 0 <= average <= highest + 1e-9
-        assert highest + first <= 1 + 1e-9
-
-
-def test_without_second_turns_there_is_no_share_solved() -> None:
-    rows = pd.DataFrame({"slot": [0, 0], "pass_ratio": [1.0, 0.0], "tokens": 10, "finish_reason": ["stop", "length"]})
-    assert second_turn_metrics(rows, children=1) == {
-        "second_turn/samples": 0.0, "second_turn/tokens_share": 0.0, "second_turn/overlong": 0.0,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from algorithms.entropy import entropy_percentile_thresholds, hwe_count, hwe_mask
 from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.protocol import DataProto
-from ares.config.run import Config
 from ares.step.collate import graded
 from ares.step.rewards import rewarded
 from ares.step.shape import shape
@@ -52,28 +52,12 @@ def column(batch: DataProto, name: str) -> list[Any]:
     return batch.non_tensor_batch[name].tolist()
 
 
-# ---- naive forms, in plain Python, from the specification ----------------------------------------------------------
-
-
-def windows(row: list[float]) -> list[float]:
-    """W_i = mean(H_{i+1} … H_{i+w}), where w tokens follow."""
-    return [sum(row[i + 1 : i + 1 + WINDOW]) / WINDOW for i in range(len(row) - WINDOW)]
-
-
-def percentile(row: list[float]) -> float:
-    """The median of a row's windows; positions without a window hold their mean, or the first token's own entropy."""
-    found = windows(row)
-    fill = sum(found) / len(found) if found else row[0]
-    return float(np.median(found + [fill] * (len(row) - len(found))))
-
-
-def counts(threshold: float, seed: int = 0) -> np.ndarray:
-    """HWE tokens of each row, three groups of four."""
-    return np.array([sum(w >= threshold for w in windows(row)) for row in entropies(seed=seed)]).reshape(3, 4)
-
-
-THRESHOLD = float(np.median([percentile(row) for row in entropies()]))
-MEANS = dict(zip(("easy", "medium", "hard"), counts(THRESHOLD).mean(1), strict=True))
+TOKENS = handmade(entropies(), ACCURACIES)
+TAU = float(
+    np.median(entropy_percentile_thresholds(TOKENS.tensor("entropies"), TOKENS.tensor("response_mask"), WINDOW, 50))
+)
+HWE = hwe_count(hwe_mask(TOKENS.tensor("entropies"), TOKENS.tensor("response_mask"), TAU, WINDOW))
+MEANS = dict(zip(("easy", "medium", "hard"), HWE.reshape(3, 4).mean(1).tolist(), strict=True))
 
 
 # ---- rows into a batch ---------------------------------------------------------------------------------------------
@@ -97,47 +81,23 @@ def test_rows_are_padded_left_and_right_and_keep_their_order() -> None:
     assert batch.meta_info["global_token_num"] == batch.tensor("attention_mask").sum(1).tolist()
 
 
-def test_a_missing_score_stays_missing() -> None:
-    np.testing.assert_array_equal(column(to_batch(rows([[1, None]]), 0), "accuracy"), [1.0, np.nan])
-
-
 # ---- difficulty, targets, alpha ------------------------------------------------------------------------------------
 
 
 def test_threshold_counts_and_buckets_are_those_of_the_definition() -> None:
     batch, metrics, state = shaped()
-    assert state.threshold.threshold == pytest.approx(THRESHOLD, abs=1e-6)
+    assert state.threshold.threshold == pytest.approx(TAU, abs=1e-6)
+    assert state.difficulty.target_high_entropy_token_num_dict == {
+        bucket: round(mean) for bucket, mean in MEANS.items()
+    }
     assert batch.meta_info["high_entropy_threshold"] == state.threshold.threshold
-    assert column(batch, "high_entropy_token_num") == counts(THRESHOLD).ravel().tolist()
+    assert column(batch, "high_entropy_token_num") == HWE.tolist()
     assert column(batch, "difficulty") == ["easy"] * 4 + ["medium"] * 4 + ["hard"] * 4
     for bucket, accuracy in (("easy", 0.75), ("medium", 0.5), ("hard", 0.25)):
         assert metrics[f"bucket/{bucket}/acc"] == accuracy
         assert metrics[f"bucket/{bucket}/count"] == 1
         assert metrics[f"bucket/{bucket}/hwe"] == pytest.approx(MEANS[bucket])
-    assert batch.tensor("hwe_mask").sum() == counts(THRESHOLD).sum() > 0
-
-
-def test_the_first_target_is_the_batchs_rounded_mean_and_alpha_moves_by_the_gap() -> None:
-    _, metrics, state = shaped()
-    for bucket, mean in MEANS.items():
-        target = round(mean)
-        gap = target - mean if bucket == "hard" else mean - target
-        assert state.difficulty.target_high_entropy_token_num_dict[bucket] == target
-        assert metrics[f"bucket/{bucket}/target"] == target
-        assert metrics[f"bucket/{bucket}/alpha"] == pytest.approx(0.5 + 0.05 * gap)
-
-
-def test_the_second_batch_is_compared_with_the_target_in_force_and_moves_it() -> None:
-    _, first, state = shaped()
-    _, second, _ = shaped(state=state, seed=1)
-    batch_threshold = float(np.median([percentile(row) for row in entropies(seed=1)]))
-    threshold = 0.5 * THRESHOLD + 0.5 * batch_threshold
-    assert state.threshold.threshold == pytest.approx(threshold, abs=1e-6)
-    for bucket, mean in zip(MEANS, counts(threshold, seed=1).mean(1), strict=True):
-        target = first[f"bucket/{bucket}/target"]
-        gap = target - mean if bucket == "hard" else mean - target
-        assert second[f"bucket/{bucket}/alpha"] == pytest.approx(first[f"bucket/{bucket}/alpha"] + 0.05 * gap)
-        assert second[f"bucket/{bucket}/target"] == pytest.approx(0.9 * target + 0.1 * mean)
+    assert batch.tensor("hwe_mask").sum() == HWE.sum() > 0
 
 
 def test_trigger_tokens_restrict_the_count_to_themselves() -> None:
@@ -281,29 +241,13 @@ def test_each_bucket_has_its_coefficient_as_it_was_before_the_batch(placement: s
     assert metrics["critic/kl_coef"] == pytest.approx(np.mean(list(coefs.values())))
 
 
-def test_the_adaptive_coefficient_follows_the_batchs_kl_in_either_place() -> None:
-    for placement in ("loss", "reward"):
-        _, metrics, state = shaped(
-            "algorithm.kl={kind: adaptive, penalty: abs, coef: 0.1, target: 0.1, horizon: 100}",
-            f"algorithm.kl.placement={placement}",
-            kl=0.2,
-        )
-        assert state.kl.state_dict() == {"kl_coef": pytest.approx(0.1 * (1 + 0.2 * 12 / 100))}
-        assert metrics["critic/kl_coef"] == 0.1  # as it was for this batch
-
-
-def test_hwe_tokens_have_a_relaxed_coefficient() -> None:
-    batch, _, _ = shaped("algorithm.kl={kind: fixed, coef: 0.5, relax_hwe: 0.25}")
-    hwe = batch.tensor("hwe_mask")
-    assert (batch.tensor("kl_coefs")[hwe] == 0.125).all()
-    assert (batch.tensor("kl_coefs")[~hwe] == 0.5).all()
-
-
-def test_wrong_answers_to_easy_problems_get_a_second_chance_and_unscored_ones_do_not() -> None:
+def test_hwe_tokens_have_a_relaxed_coefficient_and_wrong_answers_to_easy_problems_a_second_chance() -> None:
+    """Unscored ones have none."""
     accuracies: list[list[float | None]] = [[1, 1, None, 0], [1, 0, 1, 0], [0, 0, 0, 1]]
-    kl = "algorithm.kl={kind: fixed, coef: 0.5, relax_hwe: 1.0, relax_wrong_easy: 0.1}"
+    kl = "algorithm.kl={kind: fixed, coef: 0.5, relax_hwe: 0.25, relax_wrong_easy: 0.1}"
     batch, _, _ = shaped(kl, accuracies=accuracies)
-    assert batch.tensor("kl_coefs")[:, 0].tolist() == pytest.approx([0.5] * 3 + [0.05] + [0.5] * 8)
+    rows = torch.tensor([0.5] * 3 + [0.05] + [0.5] * 8)[:, None]
+    torch.testing.assert_close(batch.tensor("kl_coefs"), torch.where(batch.tensor("hwe_mask"), 0.25 * rows, rows))
 
 
 # ---- advantages ----------------------------------------------------------------------------------------------------
@@ -312,19 +256,6 @@ def test_wrong_answers_to_easy_problems_get_a_second_chance_and_unscored_ones_do
 def grpo(rewards: list[float]) -> list[float]:
     mean, std = np.mean(rewards), np.std(rewards, ddof=1)
     return [(reward - mean) / (std + 1e-6) for reward in rewards]
-
-
-def leave_one_out(rewards: list[float]) -> list[float]:
-    return [r - (sum(rewards) - r) / (len(rewards) - 1) for r in rewards]
-
-
-@pytest.mark.parametrize(("estimator", "naive"), [("grpo", grpo), ("rloo", leave_one_out)])
-def test_advantages_compare_within_the_group(estimator: str, naive: Any) -> None:
-    batch, _, _ = shaped(f"algorithm.advantage.estimator={estimator}")
-    rewards = np.array(column(batch, "reward"), dtype=float).reshape(3, 4)
-    expected = torch.tensor([value for group in rewards for value in naive(group.tolist())], dtype=torch.float32)
-    mask = batch.tensor("response_mask")
-    torch.testing.assert_close(batch.tensor("advantages"), expected[:, None] * mask, atol=1e-5, rtol=1e-5)
 
 
 def test_an_unscored_row_has_no_advantage_no_reward_and_no_effect_on_its_group() -> None:
@@ -359,24 +290,6 @@ def test_truncated_rows_are_left_out_where_that_is_configured(masked: bool) -> N
         assert batch.tensor("advantages")[kept, 0].tolist() == pytest.approx(expected, abs=1e-4)
     assert batch.tensor("response_mask")[truncated].any() == (not masked)
     assert batch.tensor("advantages")[truncated].any() == (not masked)
-
-
-@pytest.mark.parametrize("estimator", ["remax", "gae"])
-def test_remax_compares_with_the_greedy_answer_and_gae_without_values_whitens_the_return(estimator: str) -> None:
-    settings = config(*SMALL, f"algorithm.advantage.estimator={estimator}", "algorithm.aepo.enabled=false")
-    batch = handmade(entropies(), ACCURACIES)
-    batch.non_tensor_batch["baseline"] = np.array([1.0] * 4 + [0.0] * 8, dtype=object)
-    mask = batch.tensor("response_mask").float()
-    batch.batch["values"] = torch.zeros_like(mask)
-    shape(batch, RunState.initial(settings, 10), settings)
-    if estimator == "remax":
-        assert batch.tensor("advantages")[:, 0].tolist() == [0, 0, 0, -1, 1, 0, 1, 0, 0, 0, 0, 1]
-        return
-    returns = torch.tensor(column(batch, "accuracy"), dtype=torch.float32)[:, None] * mask
-    torch.testing.assert_close(batch.tensor("returns"), returns)
-    valid = returns[mask.bool()]
-    expected = (valid - valid.mean()) / valid.std()
-    torch.testing.assert_close(batch.tensor("advantages")[mask.bool()], expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -435,39 +348,8 @@ def test_lengths_and_shares_in_the_metrics_are_those_of_the_rows() -> None:
     assert (metrics["prompt_length/min"], metrics["prompt_length/max"]) == (3, 7)
     assert metrics["bucket/hard/len"] == pytest.approx(np.mean(LENGTHS[2]))
     assert metrics["entropy/mean"] == pytest.approx(np.mean(np.concatenate(entropies())), abs=1e-5)
-    assert metrics["entropy/hwe_fraction"] == pytest.approx(counts(THRESHOLD).sum() / sum(lengths))
+    assert metrics["entropy/hwe_fraction"] == pytest.approx(HWE.sum() / sum(lengths))
     assert metrics["critic/score/mean"] == pytest.approx(np.mean(column(batch, "reward")), abs=1e-6)
-
-
-def test_a_batch_without_a_bucket_leaves_that_buckets_state_alone() -> None:
-    _, before, state = shaped()
-    easy: list[list[float | None]] = [[1, 1, 1, 0]] * 3
-    _, after, _ = shaped(accuracies=easy, state=state, seed=2, kl=0.3)
-    for bucket in ("medium", "hard"):
-        for figure in ("target", "alpha"):
-            assert after[f"bucket/{bucket}/{figure}"] == before[f"bucket/{bucket}/{figure}"]
-        assert f"bucket/{bucket}/len" not in after
-    assert after["bucket/easy/target"] != before["bucket/easy/target"]
-
-
-CONTROLLERS = ["token_adaptive", "adaptive", "fixed", "bucket_beta"]
-
-
-@pytest.mark.parametrize("kind", CONTROLLERS)
-def test_a_state_stored_in_the_middle_changes_nothing(kind: str) -> None:
-    override = f"algorithm.kl={{kind: {kind}}}"
-    settings: Config = config(*SMALL, override)
-    _, _, straight = shaped(override, kl=0.2)
-    resumed = RunState.restored(settings, 10, json.loads(json.dumps(straight.state_dict())))
-    for seed in (1, 2):
-        one, told, _ = shaped(override, kl=0.3, seed=seed, state=straight)
-        other, retold, _ = shaped(override, kl=0.3, seed=seed, state=resumed)
-        assert told == retold
-        assert straight.state_dict() == resumed.state_dict()
-        for name in one.batch.keys():  # noqa: SIM118 (a TensorDict iterates over its rows)
-            assert torch.equal(one.tensor(name), other.tensor(name)), name
-        for name in one.non_tensor_batch:
-            assert column(one, name) == column(other, name), name
 
 
 def test_a_bucket_without_a_scored_sample_has_no_reward_instead_of_one_of_zero() -> None:

@@ -4,8 +4,6 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +18,6 @@ from safetensors.torch import save_file
 from ares.store.files import remove_tree
 from ares.store.sealed_lines import Journal
 from ares.store.store import DamagedArtifact, Ref, RunStore, StoreError
-from tests.ares.builders import REPOSITORY
 from tests.ares.store_builders import KINDS, READERS, ROWS, WRITERS, chain, commit, everything, fill
 
 
@@ -119,10 +116,8 @@ def no_file_larger_than(size: int) -> Iterator[None]:
 
 
 BIG: dict[str, Callable[[RunStore, str], Ref]] = {
-    "json": lambda store, path: store.write_json(path, list(range(10_000))),
     "rows": lambda store, path: store.write_rows(path, pd.DataFrame({"a": torch.randn(10_000).numpy()})),
     "tensors": lambda store, path: store.write_folder(path, lambda f: save_file({"a": torch.zeros(10_000)}, f / "a")),
-    "folder": lambda store, path: store.write_folder(path, lambda f: (f / "a").write_bytes(b"0" * 10_000) and None),
 }
 
 
@@ -132,18 +127,6 @@ def test_a_write_that_the_file_system_refuses_is_a_clear_error_and_leaves_nothin
         BIG[kind](store, "x")
     assert everything(store) == []
     assert store.intact([BIG[kind](store, "x")])
-
-
-def test_a_killed_writer_leaves_no_artifact(store: RunStore) -> None:
-    program = (
-        "import os, signal; from pathlib import Path; from ares.store import RunStore\n"
-        f"def fill(folder): (folder / 'half').write_text('half'); os.kill(os.getpid(), signal.SIGKILL)\n"
-        f"RunStore(Path({str(store.directory)!r})).write_folder('f', fill)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY)
-    assert done.returncode == -signal.SIGKILL
-    assert not (store.directory / "f").exists()
-    assert store.intact([store.write_folder("f", fill)])
 
 
 def test_a_full_disk_is_reported_with_its_remedy_whichever_library_wrote(store: RunStore) -> None:

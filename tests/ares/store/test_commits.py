@@ -120,13 +120,6 @@ def test_a_new_checkpoint_outlives_those_of_a_past_that_is_repeated(store: RunSt
     assert checkpoints(store)[:2] == [2, 3]
 
 
-def test_a_commit_file_is_json_that_people_can_read(store: RunStore) -> None:
-    store.write_commit(commit(12, None))
-    text = (store.directory / "steps" / "000012" / "COMMIT.json").read_text()
-    assert json.loads(text)["step"] == 12
-    assert len(text.splitlines()) > 5
-
-
 # ---- checksums -----------------------------------------------------------------------------------------------------
 
 
@@ -190,9 +183,3 @@ def test_a_later_format_is_refused_with_the_reason(store: RunStore) -> None:
     path.write_text(json.dumps(body))
     with pytest.raises(StoreError, match="format 3 is of another version"):
         RunStore(store.directory).read_run()
-
-
-def test_a_missing_run_json_beside_commits_is_not_a_new_run(store: RunStore) -> None:
-    chain(store, 2)
-    with pytest.raises(StoreError, match=r"its run\.json is gone"):
-        store.read_run()
