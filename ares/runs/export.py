@@ -37,6 +37,7 @@ from ares.models import PUBLISHED_AS, ModelError, check_weight_files, quiet_tran
 from ares.runs.digests import check_model
 from ares.runs.run import read_config
 from ares.store import Ref, RunStore, StoreError, files_in, run_store
+from ares.workers import newest_checkpoint
 
 SAMPLE = "def f(x):\n    return x + 12.5  # A naïve “test”, 3 < 4.\n"
 """What both tokenizers must turn into the same tokens."""
@@ -91,12 +92,13 @@ def _check_new(out: Path) -> None:
 
 
 def _checkpoint(store: RunStore, step: int | None) -> tuple[int, Ref]:
-    for number in reversed(store.committed_steps()):
-        checkpoint = store.checkpoint_of(number) if step is None or number <= step else None
-        if checkpoint is not None and store.intact([checkpoint]):
-            return number, checkpoint
-    before = "" if step is None else f" at or before step {step}"
-    raise StoreError(f"Run {store.name!r} has no checkpoint{before} (train.checkpoint_every, train.keep_checkpoints)")
+    steps = [number for number in store.committed_steps() if step is None or number <= step]
+    version, checkpoint = newest_checkpoint(store, max(steps, default=0))
+    if checkpoint is None:
+        before = "" if step is None else f" at or before step {step}"
+        kept = "train.checkpoint_every, train.keep_checkpoints"
+        raise StoreError(f"Run {store.name!r} has no checkpoint{before} ({kept})")
+    return version, checkpoint
 
 
 def _write(config: Config, checkpoint: Path, adapters_only: bool, folder: Path) -> None:

@@ -129,7 +129,7 @@ def check_fork(before: Config, after: Config, files: dict[str, str], at: int, ph
 
     files: those whose content has changed, and the settings that name them. at, phase: as in `fork`.
     """
-    conflicts = in_the_way(before, after, set(files.values()), shared_parts(at, phase))
+    conflicts = find_conflicts(before, after, set(files.values()), at, phase)
     if not conflicts:
         return
     told = [f"{name}: {_shown(before, name)} → {_shown(after, name)} ({part})" for name, part in conflicts.items()]
@@ -143,18 +143,12 @@ def check_fork(before: Config, after: Config, files: dict[str, str], at: int, ph
     raise ConfigError("The fork would share what was computed with other settings:\n  " + "\n  ".join([*told, remedy]))
 
 
-def shared_parts(at: int, phase: str | None) -> tuple[str, ...]:
-    """What a fork shares, in the order of computation."""
-    version = at if phase is None else at - 1
-    weights = (WEIGHTS,) if version else ()
-    return (BOOTSTRAP, *weights, *(PHASES[: PHASES.index(phase) + 1] if phase else ()))
-
-
-def in_the_way(before: Config, after: Config, files: set[str], parts: tuple[str, ...]) -> dict[str, str]:
+def find_conflicts(before: Config, after: Config, files: set[str], at: int, phase: str | None) -> dict[str, str]:
     """Settings that differ and that a shared part was computed with, and the first such part."""
     earlier = earlier_uses(before, after)
     conflicts: dict[str, str] = {}
-    for part in parts:
+    weights = (WEIGHTS,) if at > (phase is not None) else ()  # after step 0 they are those it was started with
+    for part in (BOOTSTRAP, *weights, *(PHASES[: PHASES.index(phase) + 1] if phase else ())):
         for name in sorted(changed_settings(before, after) | files):
             if first_use(name) == part or earlier.get(part, {}).get(name):
                 conflicts.setdefault(name, part)

@@ -204,11 +204,7 @@ class Run:
         self.state = RunState.initial(self.config, len(self.train_set))
         self.commit = None
         for step in range(resumed.step + 1 if resumed is not None else 0):
-            try:
-                self.advance(self.store.read_commit(step))
-            except DamagedArtifact as error:
-                logger.warning("%s: %s; the step is done again", self.store.name, error)
-                break
+            self.advance(self.store.read_commit(step))
 
     def restored(self, state: dict[str, Any]) -> RunState:
         """The state that a dict holds, of the last commit or of the step after it. Raises ValueError."""

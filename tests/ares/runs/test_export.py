@@ -63,7 +63,7 @@ def test_adapters_are_exported_as_peft_reads_them(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize(
     ("out", "step", "told"),
-    [("out", 0, "no checkpoint at or before step 0"), (".", None, "is not empty"),
+    [("out", 0, "has no checkpoint at or before step 0"), (".", None, "is not empty"),
      ("/proc/exported", None, r"^/proc/exported cannot be written: \S")],
 )  # fmt: skip
 def test_what_cannot_be_exported_or_written_is_a_line(

@@ -11,14 +11,12 @@ from ares.runs.phase_settings import (
     OPTIONAL_SECTIONS,
     PHASES,
     UPDATE,
-    WEIGHTS,
     bootstrap_settings,
     changed_settings,
     check_fork,
     earlier_uses,
+    find_conflicts,
     first_use,
-    in_the_way,
-    shared_parts,
 )
 
 VERPO = ("alpha", "sigma", "delta", "gamma", "beta")
@@ -76,7 +74,7 @@ def test_the_first_phase_that_a_change_meets(
     before = load(profile, base)
     after = override(before, change)
     (name,) = changed_settings(before, after)
-    found = in_the_way(before, after, set(), (BOOTSTRAP, *PHASES))
+    found = find_conflicts(before, after, set(), 1, "shape")
     assert found == ({} if first is None else {name: first})
 
 
@@ -104,6 +102,7 @@ def test_a_checkpoint_that_lacks_what_the_settings_need_is_refused(
     check_fork(before, after, {}, 0, None)  # nothing was trained yet: whatever is needed starts as it does in a run
     with pytest.raises(ConfigError, match=rf"{named}: .*\(the checkpoint\)\n.*a run of its own: ares train"):
         check_fork(before, after, {}, 1, None)
+    check_fork(before, after, {}, 1, "rollout")
 
 
 def test_the_refusal_names_settings_phases_and_what_may_be_shared() -> None:
@@ -128,12 +127,6 @@ def test_a_file_with_another_content_counts_as_its_setting() -> None:
     check_fork(same, same, files, 2, "rollout")
     with pytest.raises(ConfigError, match=r"reward.kind: .*\(score\)\n  Share less: --phase rollout"):
         check_fork(same, same, files, 2, "experience")
-
-
-def test_a_fork_shares_the_bootstrap_and_after_a_step_the_weights() -> None:
-    assert shared_parts(0, None) == (BOOTSTRAP,)
-    assert shared_parts(1, "score") == (BOOTSTRAP, "rollout", "score")
-    assert shared_parts(2, "rollout") == (BOOTSTRAP, WEIGHTS, "rollout")
 
 
 @pytest.mark.parametrize(
