@@ -8,6 +8,7 @@ are medians over rounds. Programs: MBPP with its three asserts, or a stand-in of
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import statistics
@@ -83,10 +84,11 @@ def main() -> None:
     asked = parser.parse_args()
     programs = load_programs(asked.programs)
     pools = {name: SandboxPool(asked.workers, "none", layers=layers) for name, layers in LAYERS.items()}
-    pools["all layers, a candidate per test"] = SandboxPool(asked.workers, fresh_per_test=True)
     plain = "python -c per test"
     designs = {plain: partial(judge_with_interpreters, asked.workers, programs[: asked.slow_programs])}
     designs |= {name: partial(judge_with_pool, pool, programs) for name, pool in pools.items()}
+    fresh = [dataclasses.replace(program, fresh_per_test=True) for program in programs]
+    designs["all layers, a candidate per test"] = partial(judge_with_pool, pools["+ uid: all layers (standard)"], fresh)
     rates: dict[str, list[float]] = {name: [] for name in designs}
     latencies: dict[str, list[float]] = {name: [] for name in designs}
     for _ in range(asked.rounds):

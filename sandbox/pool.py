@@ -29,7 +29,7 @@ class Worker(Protocol):
     report: dict[str, Any]
     """`applied` and `missing` layers of isolation."""
 
-    def judge(self, program: Program, fresh_per_test: bool, known: dict[int, TestOutcome], usage: Usage) -> None:
+    def judge(self, program: Program, known: dict[int, TestOutcome], usage: Usage) -> None:
         """Judge a program, adding to its outcomes and usage. Raises WorkerLost."""
         ...
 
@@ -57,24 +57,21 @@ class SandboxPool:
         num_workers: int = 1,
         min_isolation: str = "standard",
         *,
-        fresh_per_test: bool = False,
         packages: Sequence[str] = (),
         layers: tuple[str, ...] = ALL_LAYERS,
     ) -> None:
         """Start the workers. All layers of isolation that this machine offers are applied.
 
         min_isolation: "standard" raises SandboxUnavailable, with the remedy, if they do not reach the floor; "none"
-        accepts what there is, with a warning and a mark in every verdict. fresh_per_test: as if every program asked
-        for it. packages: modules of the sandbox's own environment (sandbox/packages.py) that programs and tests have
-        besides the standard library; raises PackageMissing. layers: those to try, fewer than all only to measure their
-        cost.
+        accepts what there is, with a warning and a mark in every verdict. packages: modules of the sandbox's own
+        environment (sandbox/packages.py) that programs and tests have besides the standard library; raises
+        PackageMissing. layers: those to try, fewer than all only to measure their cost.
         """
         if num_workers < 1:
             raise ValueError("num_workers must be at least 1")
         if min_isolation not in isolation.LEVELS:
             raise ValueError(f"min_isolation must be one of {', '.join(isolation.LEVELS)}, not {min_isolation!r}")
         self._min_isolation = min_isolation
-        self._fresh_per_test = fresh_per_test
         self._layers = layers
         self._packages = find(packages)
         self._pid = os.getpid()
@@ -220,7 +217,7 @@ class SandboxPool:
             try:
                 worker = self._worker(slot)
                 layers = self._isolation_of(worker.report)
-                worker.judge(program, self._fresh_per_test or program.fresh_per_test, known, usage)
+                worker.judge(program, known, usage)
             except WorkerLost as error:
                 fault = str(error)
                 self._drop_worker(slot)

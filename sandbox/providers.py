@@ -7,29 +7,76 @@ one file. An outage is retried on a fresh machine; if it lasts, there is no scor
 import base64
 import contextlib
 import dataclasses
+import importlib
 import io
 import json
 import logging
-import secrets
+import os
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from sandbox.isolation import SandboxUnavailable
 from sandbox.pool import SandboxPool
 from sandbox.program import Program, TestOutcome, Usage
-from sandbox.remote_machines import E2BMachine, Machine, MorphMachine, Outage
 from sandbox.worker_process import WorkerLost
 
 logger = logging.getLogger(__name__)
 
-MACHINES: dict[str, Callable[[], Machine]] = {"e2b": E2BMachine, "morph": MorphMachine}
 _FOLDER = "/tmp/ares-sandbox"
-_CHUNK = 90_000  # one argument of a command may have 128 KiB
+_CHUNK = 90_000  # one argument of a command may have 128 KiB; a multiple of 4, as base64 comes
+_LIFE_SECONDS = 3600
+_BOOT_SECONDS = 120.0
 _SETUP_SECONDS = 60.0
 _OVERHEAD_SECONDS = 30.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """A rented machine with a shell and Python 3.11 or later."""
+
+    execute: Callable[[str, float], str]
+    """(shell command, seconds) -> its standard output. Raises if it fails or takes longer."""
+    close: Callable[[], object]
+    """Give the machine back; one that cannot be reached ends by its own time limit."""
+
+
+def _rent_from_e2b() -> Machine:
+    """A sandbox of e2b.dev, made from a template with Python 3.11 or later."""
+    machine: Any = importlib.import_module("e2b").Sandbox.create(
+        template=os.environ.get("E2B_TEMPLATE", "code-interpreter-v1"),
+        timeout=_LIFE_SECONDS,
+        api_key=os.environ["E2B_API_KEY"],
+        allow_internet_access=False,
+    )
+    return Machine(lambda command, seconds: machine.commands.run(command, timeout=seconds).stdout, machine.kill)
+
+
+def _rent_from_morph() -> Machine:
+    """An instance of morph.so, started from a snapshot with Python 3.11 or later."""
+    api = importlib.import_module("morphcloud.api")
+    client: Any = api.MorphCloudClient(api_key=os.environ["MORPH_API_KEY"], base_url=os.environ.get("MORPH_BASE_URL"))
+    machine = client.instances.start(
+        snapshot_id=os.environ["MORPH_SNAPSHOT_ID"], ttl_seconds=_LIFE_SECONDS, ttl_action="stop"
+    )
+    machine.wait_until_ready(timeout=_BOOT_SECONDS)
+
+    def execute(command: str, seconds: float) -> str:
+        result = machine.exec(["bash", "-c", command], timeout=seconds)
+        if result.exit_code != 0:
+            raise OSError(f"status {result.exit_code}: {result.stderr[-300:]}")
+        return str(result.stdout)
+
+    return Machine(execute, machine.stop)
+
+
+PROVIDERS: dict[str, tuple[str, tuple[str, ...], Callable[[], Machine]]] = {
+    "e2b": ("e2b", ("E2B_API_KEY",), _rent_from_e2b),
+    "morph": ("morphcloud", ("MORPH_API_KEY", "MORPH_SNAPSHOT_ID"), _rent_from_morph),
+}
+"""name: (its SDK, environment variables that must be set, how to rent a machine)."""
 
 
 def open_sandbox(
@@ -43,9 +90,17 @@ def open_sandbox(
         return SandboxPool(num_workers, min_isolation, packages=packages)
     if packages:
         raise SandboxUnavailable(f"packages ({', '.join(packages)}) need provider local: {provider} has none of them")
-    if provider not in MACHINES:
-        raise ValueError(f"unknown sandbox provider {provider!r} (known: local, {', '.join(MACHINES)})")
-    return RemotePool(provider, MACHINES[provider], num_workers)
+    if provider not in PROVIDERS:
+        raise ValueError(f"unknown sandbox provider {provider!r} (known: local, {', '.join(PROVIDERS)})")
+    sdk, variables, rent = PROVIDERS[provider]
+    try:
+        importlib.import_module(sdk)
+    except ImportError as error:
+        raise ImportError(f"the {provider} provider needs its SDK: pip install {sdk} ({error})") from error
+    unset = [name for name in variables if not os.environ.get(name)]
+    if unset:
+        raise ValueError(f"the {provider} provider needs the environment variables {', '.join(unset)}")
+    return RemotePool(provider, rent, num_workers)
 
 
 def _package() -> bytes:
@@ -58,98 +113,88 @@ def _package() -> bytes:
     return buffer.getvalue()
 
 
+@contextlib.contextmanager
+def _reaching() -> Iterator[None]:
+    """Whatever an SDK, httpx or the system raise means that the machine cannot be used."""
+    try:
+        yield
+    except Exception as error:
+        raise WorkerLost(f"{type(error).__name__}: {error}") from error
+
+
 class RemoteWorker:
     """One rented machine that judges programs, as a pool's worker."""
 
-    def __init__(self, start: Callable[[], Machine]) -> None:
+    @_reaching()
+    def __init__(self, rent: Callable[[], Machine]) -> None:
         """Rent a machine and put the sandbox on it. Raises WorkerLost on an outage."""
-        try:
-            self._machine = start()
-        except Outage as error:
-            raise WorkerLost(str(error)) from error
+        self._machine = rent()
         self._is_ended = False
         try:
             self._upload("package.zip", _package())
-            command = f"cd {_FOLDER} && python3 -m zipfile -e package.zip . && python3 -m sandbox.remote_job"
-            layers = json.loads(self._machine.execute(command, _SETUP_SECONDS))["applied"]
-        except (Outage, ValueError, KeyError) as error:
+            layers = self._answer(
+                "python3 -m zipfile -e package.zip . && python3 -m sandbox.remote_job", _SETUP_SECONDS
+            )
+        except BaseException:
             self.kill()
-            raise WorkerLost(f"setting up: {error}") from error
-        self.report: dict[str, Any] = {"applied": layers.split("+"), "missing": {}}
+            raise
+        self.report: dict[str, Any] = {"applied": layers, "missing": {}}
 
     def _upload(self, name: str, content: bytes) -> None:
         text = base64.b64encode(content).decode()
-        path = f"{_FOLDER}/{name}"
-        self._machine.execute(f"umask 077; mkdir -p {_FOLDER}; : > {path}.b64", _SETUP_SECONDS)
         for start in range(0, len(text), _CHUNK):
-            chunk = text[start : start + _CHUNK]
-            self._machine.execute(f"printf %s '{chunk}' >> {path}.b64", _SETUP_SECONDS)
-        self._machine.execute(f"umask 077; base64 -d {path}.b64 > {path}; rm {path}.b64", _SETUP_SECONDS)
+            chunk = f"printf %s '{text[start : start + _CHUNK]}' | base64 -d"
+            self._machine.execute(f"umask 077; mkdir -p {_FOLDER}; {chunk} >> {_FOLDER}/{name}", _SETUP_SECONDS)
 
-    def judge(self, program: Program, fresh_per_test: bool, known: dict[int, TestOutcome], usage: Usage) -> None:
+    def _answer(self, command: str, seconds: float) -> Any:
+        """What the sandbox there says, in the last line of a command's output."""
+        return json.loads(self._machine.execute(f"cd {_FOLDER} && {command}", seconds).splitlines()[-1])
+
+    @_reaching()
+    def judge(self, program: Program, known: dict[int, TestOutcome], usage: Usage) -> None:
         """As WorkerProcess.judge(); a rented machine gives all outcomes or none."""
-        nonce = secrets.token_hex(16)
-        job = {"nonce": nonce, "program": {**dataclasses.asdict(program), "fresh_per_test": fresh_per_test}}
         count = len(program.tests) + len(program.stdin_tests or ())
         # As long as a program may take: else one that sleeps through all its tests would look like an outage.
         seconds = _OVERHEAD_SECONDS + 2 * program.wall_limit * count
-        try:
-            self._upload(f"{nonce}.json", json.dumps(job).encode())
-            output = self._machine.execute(f"cd {_FOLDER} && python3 -m sandbox.remote_job {nonce}.json", seconds)
-        except Outage as error:
-            raise WorkerLost(str(error)) from error
-        answer = _answer(output, nonce)
-        if answer is None or len(answer["tests"]) != count:
-            raise WorkerLost("the machine's answer is incomplete")
-        known.update(enumerate(TestOutcome(**test) for test in answer["tests"]))
-        usage.set_sum(usage, **answer["usage"])
+        self._upload("job.json", json.dumps(dataclasses.asdict(program)).encode())
+        tests, used = self._answer("python3 -m sandbox.remote_job job.json", seconds)
+        known.update(enumerate(TestOutcome(**test) for test in tests))
+        usage.set_sum(usage, **used)
 
     def kill(self) -> None:
         """Give the machine back. Idempotent."""
-        if self._is_ended:
-            return
-        self._is_ended = True
-        try:
-            self._machine.close()
-        except Outage as error:
-            logger.warning("sandbox: a rented machine could not be shut down: %s", error)
-
-
-def _answer(output: str, nonce: str) -> dict[str, Any] | None:
-    """The line that carries the nonce; all others are noise."""
-    for line in output.splitlines():
-        with contextlib.suppress(ValueError):
-            message = json.loads(line)
-            if isinstance(message, dict) and message.get("nonce") == nonce:
-                return message
-    return None
+        if not self._is_ended:
+            self._is_ended = True
+            try:
+                with _reaching():
+                    self._machine.close()
+            except WorkerLost as error:
+                logger.warning("sandbox: a rented machine could not be shut down: %s", error)
 
 
 class RemotePool(SandboxPool):
-    """A pool whose workers are rented machines."""
+    """A pool whose workers are rented machines, which are the isolation."""
 
     _ATTEMPTS = 3
     _RETRY_SECONDS = 2.0
 
-    def __init__(self, provider: str, start: Callable[[], Machine], num_workers: int = 1) -> None:
+    def __init__(self, provider: str, rent: Callable[[], Machine], num_workers: int = 1) -> None:
         """Rent the machines. Raises SandboxUnavailable after a lasting outage."""
         self._provider = provider
-        self._start = start
+        self._rent = rent
         super().__init__(num_workers, "none")
 
     def _start_worker(self) -> RemoteWorker:
-        said = ""
-        for attempt in range(self._ATTEMPTS):
-            time.sleep(self._RETRY_SECONDS * attempt)
+        for attempt in range(1, self._ATTEMPTS):
             try:
-                return RemoteWorker(self._start)
+                return RemoteWorker(self._rent)
             except WorkerLost as error:
-                said = f"{self._provider}: {error}"
-                logger.warning("sandbox: %s", said)
-        raise WorkerLost(said)
+                logger.warning("sandbox: %s: %s", self._provider, error)
+                time.sleep(self._RETRY_SECONDS * attempt)
+        return RemoteWorker(self._rent)
 
     def _isolation_of(self, report: dict[str, Any]) -> str:
         return f"{self._provider}:{'+'.join(report['applied'])}"
 
     def _check_isolation(self, report: dict[str, Any]) -> None:
-        """The rented machine is the isolation."""
+        """Whatever layers a machine offers inside come on top."""

@@ -155,7 +155,7 @@ class WorkerProcess:
             if self._cgroup is not None:
                 self._cgroup.remove()
 
-    def judge(self, program: Program, fresh_per_test: bool, known: dict[int, TestOutcome], usage: Usage) -> None:
+    def judge(self, program: Program, known: dict[int, TestOutcome], usage: Usage) -> None:
         """Judge a program; outcomes and usage are added as they arrive, so that a lost worker loses none.
 
         Raises WorkerLost.
@@ -170,7 +170,7 @@ class WorkerProcess:
             random.Random(program.test_order_seed).shuffle(order)
         # A frame comes at least after every slow test: loading, the test, and the checker's own share.
         self._connection.settimeout(3 * program.wall_limit + program.cpu_seconds + _GRACE_SECONDS)
-        job = of_problem | _of_program(program) | {"fresh_per_test": fresh_per_test}
+        job = of_problem | _of_program(program)
         checker_is_new = False
         while len(known) < count:
             job["order"] = [index for index in order if index not in known]
@@ -237,6 +237,7 @@ def _of_program(program: Program) -> dict[str, Any]:
         "stdin_tests": [list(map(str, pair)) for pair in program.stdin_tests or ()],
         "stdin_compare": str(program.stdin_compare),
         "checker": str(program.checker),
+        "fresh_per_test": bool(program.fresh_per_test),
         "cpu_seconds": float(program.cpu_seconds),
         "wall_seconds": float(program.wall_limit),
         "memory_bytes": int(program.memory_mb) << 20,

@@ -8,6 +8,7 @@ import gc
 import importlib
 import io
 import os
+import queue
 import socket
 import sys
 import threading
@@ -15,7 +16,7 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from . import arrays, locks, server, wire
+from . import arrays, server, wire
 from .confinement import Confinement
 
 EXIT_OUT_OF_MEMORY = 97
@@ -104,7 +105,7 @@ def _load(source: str, module: types.ModuleType) -> tuple[str, BaseException] | 
     sys.modules[module.__name__] = module  # dataclasses and pickle look their module up there
     vars(module).update(__file__=sys.argv[0], __builtins__=builtins)  # as for a program run from a file
     if "multiprocessing" in source:
-        locks.install()
+        _share_among_threads()
     if "inspect" in source or "traceback" in source:
         cache = importlib.import_module("linecache").cache
         cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
@@ -116,6 +117,26 @@ def _load(source: str, module: types.ModuleType) -> tuple[str, BaseException] | 
     except BaseException as error:  # noqa: BLE001 - whatever the program raises, or the compiler (a null byte, nesting)
         return phase, error
     return None
+
+
+class _Queue(queue.Queue[Any]):
+    """multiprocessing.Queue for threads."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    join_thread = cancel_join_thread = close
+
+
+def _share_among_threads() -> None:
+    """Give `multiprocessing` what threads share: its own locks need /dev/shm, and a program starts no processes."""
+    module, heap = (importlib.import_module(name) for name in ("multiprocessing", "multiprocessing.heap"))
+    heap.Arena._dir_candidates = []  # not /dev/shm, but the folder of temporary files
+    names = ("Barrier", "BoundedSemaphore", "Condition", "Event", "Lock", "RLock", "Semaphore")
+    kinds = {name: getattr(threading, name) for name in names} | {"Queue": _Queue, "JoinableQueue": _Queue}
+    for name, kind in kinds.items():
+        setattr(module, name, kind)
+        setattr(module.context.BaseContext, name, staticmethod(kind))
 
 
 def rehearse() -> None:

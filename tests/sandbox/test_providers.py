@@ -1,20 +1,20 @@
-"""Rented machines: the same verdicts, nonce-keyed lines, and outages, which are retried before there is no score."""
+"""Rented machines: the same verdicts, and outages, which are retried before there is no score."""
 
-import json
 import os
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import create_autospec
 
 import pytest
 
 from sandbox import Program, SandboxPool, SandboxUnavailable
-from sandbox.providers import RemotePool, _answer, open_sandbox
-from sandbox.remote_machines import Outage
-from tests.sandbox.stand_ins import E2BHandler, MorphHandler, Provider, serve
+from sandbox.providers import Machine, RemotePool, open_sandbox
 
 PROGRAMS = [
-    Program(source="print('{\"nonce\": 1}')\ndef f(x): return x + 1", tests=["assert f(1) == 2", "assert f(2) == 3"]),
+    Program(source="print('[]')\ndef f(x): return x + 1", tests=["assert f(1) == 2", "assert f(2) == 3"]),
     Program(source="def f(x): return 0", tests=["assert f(0) == 0", "assert f(2) == 3"]),
     Program(source="print(int(input()) + 1)", stdin_tests=[("1", "2")]),
     Program(source="x = '" + "y" * 200_000 + "'\ndef f(): return len(x)", tests=["assert f() == 200_000"]),
@@ -22,151 +22,148 @@ PROGRAMS = [
 EXPECTED = [("accepted", 1.0), ("wrong_answer", 0.5), ("accepted", 1.0), ("accepted", 1.0)]
 
 
-class ShellMachine:
-    """A machine that is a shell on this one."""
+class Shell:
+    """Rents machines that are a shell on this one; outages on demand."""
 
-    ended = 0
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started = self.ended = 0
+        self.failures: list[str] = []  # kinds of request to fail next: start, execute, truncate
+        self.allowed: list[float] = []  # seconds for each program
+        (folder / "bin").mkdir()
+        (folder / "bin" / "python3").symlink_to(sys.executable)
 
-    def __init__(self, provider: Provider) -> None:
-        self._provider = provider
-        if provider.fails("start"):
-            raise Outage("start")
-        provider.started += 1
+    def fails(self, kind: str) -> bool:
+        return self.failures[:1] == [kind] and bool(self.failures.pop(0))
+
+    def rent(self) -> Machine:
+        if self.fails("start"):
+            raise ConnectionError("away")
+        self.started += 1
+        return Machine(self.execute, self.close)
 
     def execute(self, command: str, seconds: float) -> str:
-        if self._provider.fails("execute"):
-            raise Outage("execute")
-        code, stdout, stderr = self._provider.shell(command)
-        if code:
-            raise Outage(stderr)
-        return stdout
+        if self.fails("execute"):
+            raise ConnectionError("away")
+        is_job = "remote_job job.json" in command
+        self.allowed += [seconds] * is_job
+        command = command.replace("/tmp/ares-sandbox", str(self.folder / "machine"))
+        environment = {"PATH": f"{self.folder}/bin:/usr/bin:/bin"}
+        done = subprocess.run(
+            ["/bin/bash", "-c", command], capture_output=True, text=True, env=environment, timeout=60, check=True
+        )
+        return done.stdout[: len(done.stdout) // 2] if is_job and self.fails("truncate") else done.stdout
 
     def close(self) -> None:
-        self._provider.ended += 1
+        self.ended += 1
 
 
 @pytest.fixture
-def provider(tmp_path: Path) -> Provider:
-    return Provider(tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     monkeypatch.setattr(RemotePool, "_RETRY_SECONDS", 0.01)
-
-
-def rent(provider: Provider) -> RemotePool:
-    return RemotePool("shell", lambda: ShellMachine(provider))
-
-
-def test_no_program_can_take_so_long_that_it_looks_like_an_outage(provider: Provider) -> None:
-    allowed: list[float] = []
-
-    class Watched(ShellMachine):
-        def execute(self, command: str, seconds: float) -> str:
-            if ".json" in command and "remote_job" in command:
-                allowed.append(seconds)
-            return super().execute(command, seconds)
-
-    naps = Program(source="def f(x): return x", tests=["assert f(1) == 1"] * 40, wall_seconds=7.0)
-    with RemotePool("shell", lambda: Watched(provider)) as pool:
-        assert pool.run([naps])[0].error_type == "accepted"
-    assert allowed[0] >= 40 * (7.0 + 7.0)  # for reloading and for the test
+    return Shell(tmp_path)
 
 
 def judged(pool: SandboxPool, programs: list[Program] = PROGRAMS) -> list[tuple[str, float | None]]:
     return [(verdict.error_type, verdict.pass_ratio) for verdict in pool.run(programs)]
 
 
-def test_a_rented_machine_gives_the_local_verdicts(provider: Provider) -> None:
-    with rent(provider) as pool:
+def test_a_rented_machine_gives_the_local_verdicts(shell: Shell) -> None:
+    naps = Program(source="def f(x): return x", tests=["assert f(1) == 1"] * 40, wall_seconds=7.0)
+    with RemotePool("shell", shell.rent) as pool:
         assert judged(pool) == EXPECTED
-        assert pool.run(PROGRAMS[:1])[0].isolation.startswith("shell:")
-    assert (provider.started, provider.ended) == (1, 1)
-    assert list((provider.folder / "machine").glob("*.json")) == []
+        (verdict,) = pool.run([naps])
+    assert verdict.isolation.startswith("shell:")
+    assert "seccomp" in verdict.isolation
+    assert (shell.started, shell.ended) == (1, 1)
+    assert list((shell.folder / "machine").glob("*.json")) == []
+    assert shell.allowed[-1] >= 40 * (7.0 + 7.0)  # for reloading and for the test: no outage, however slow it is
 
 
-@pytest.mark.parametrize("failures", [["start"], ["start", "start"], ["execute"], ["start", "execute"]])
-def test_an_outage_at_the_start_is_retried(provider: Provider, failures: list[str]) -> None:
-    provider.failures = list(failures)
-    with rent(provider) as pool:
+@pytest.mark.parametrize("failures", [["start", "start"], ["execute"], ["start", "execute"]])
+def test_an_outage_at_the_start_is_retried(shell: Shell, failures: list[str]) -> None:
+    shell.failures = failures
+    with RemotePool("shell", shell.rent) as pool:
         assert judged(pool, PROGRAMS[:1]) == EXPECTED[:1]
+    assert shell.started == shell.ended
 
 
-def test_a_lasting_outage_at_the_start_is_a_clear_error(provider: Provider) -> None:
-    provider.failures = ["start"] * 3
-    with pytest.raises(SandboxUnavailable, match="shell: start"):
-        rent(provider)
+def test_a_lasting_outage_at_the_start_is_a_clear_error(shell: Shell) -> None:
+    shell.failures = ["start"] * 3
+    with pytest.raises(SandboxUnavailable, match="away"):
+        RemotePool("shell", shell.rent)
 
 
-@pytest.mark.parametrize("kind", ["execute", "truncate"])
-def test_an_outage_while_judging_is_retried_on_a_fresh_machine(provider: Provider, kind: str) -> None:
-    with rent(provider) as pool:
-        provider.failures = [kind]
-        assert judged(pool, PROGRAMS[:2]) == EXPECTED[:2]
-    assert (provider.started, provider.ended) == (2, 2)
-
-
-def test_a_lasting_outage_is_no_score(provider: Provider) -> None:
-    with rent(provider) as pool:
-        provider.failures = ["execute"] + ["start"] * 6
-        (verdict,) = pool.run(PROGRAMS[:1])
-        assert (verdict.error_type, verdict.pass_ratio) == ("internal_error", None)
+def test_an_outage_while_judging_is_retried_on_a_fresh_machine_and_is_no_score_if_it_lasts(shell: Shell) -> None:
+    with RemotePool("shell", shell.rent) as pool:
+        for number, kind in enumerate(("execute", "truncate"), start=2):
+            shell.failures = [kind]
+            assert judged(pool, PROGRAMS[:2]) == EXPECTED[:2]
+            assert shell.started == number
+        shell.failures = ["execute"] + ["start"] * 6
+        assert judged(pool, PROGRAMS[:1]) == [("internal_error", None)]
         assert judged(pool, PROGRAMS[:1]) == EXPECTED[:1]
+    assert shell.started == shell.ended == 4
 
 
-def test_lines_without_the_nonce_are_noise() -> None:
-    good = {"nonce": "n", "tests": [], "usage": {}}
-    noise = [good | {"nonce": "m"}, good | {"nonce": None}, {"tests": []}, ["nonce"], 3]
-    assert _answer("\n".join([*map(json.dumps, noise), "garbage", "{", json.dumps(good)]), "n") == good
-    assert _answer("\n".join(map(json.dumps, noise)), "n") is None
-
-
-def test_an_unknown_provider_is_named() -> None:
-    with pytest.raises(ValueError, match="known: local, e2b, morph"):
-        open_sandbox("daytona")
-    with open_sandbox("local") as pool:
-        assert judged(pool) == EXPECTED
-
-
-def test_a_missing_key_or_sdk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_provider_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("E2B_API_KEY", "MORPH_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     for name in ("e2b", "morph"):
         with pytest.raises((ValueError, ImportError), match=r"API_KEY|pip install"):
             open_sandbox(name)
+        with pytest.raises(SandboxUnavailable, match=r"packages \(numpy\) need provider local"):
+            open_sandbox(name, packages=["numpy"])
+    with pytest.raises(ValueError, match="known: local, e2b, morph"):
+        open_sandbox("daytona")
+    with open_sandbox("local") as pool:
+        assert judged(pool, PROGRAMS[:1]) == EXPECTED[:1]
 
 
-@pytest.fixture
-def e2b(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
-    pytest.importorskip("e2b", reason="the e2b SDK is not installed")
-    with serve(E2BHandler) as (provider, url):
-        monkeypatch.setenv("E2B_API_KEY", "e2b_" + "0" * 40)
-        monkeypatch.setenv("E2B_API_URL", url)
-        monkeypatch.setenv("E2B_SANDBOX_URL", url)
-        monkeypatch.setenv("E2B_HTTP_VERSION", "1.1")
-        yield provider
+def stand_in_for_e2b(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK with its own signatures."""
+    e2b = pytest.importorskip("e2b", reason="the e2b SDK is not installed")
+    commands = create_autospec(e2b.sandbox_sync.commands.command.Commands, instance=True)
+    commands.run.side_effect = lambda command, timeout: SimpleNamespace(stdout=shell.execute(command, timeout))
+    sandbox = create_autospec(e2b.Sandbox)
+
+    def create(**asked: object) -> SimpleNamespace:
+        shell.rent()
+        return SimpleNamespace(commands=commands, kill=shell.close)
+
+    sandbox.create.side_effect = create
+    monkeypatch.setattr(e2b, "Sandbox", sandbox)
 
 
-@pytest.fixture
-def morph(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
-    pytest.importorskip("morphcloud", reason="the morphcloud SDK is not installed")
-    with serve(MorphHandler) as (provider, url):
-        monkeypatch.setenv("MORPH_API_KEY", "a-key")
-        monkeypatch.setenv("MORPH_SNAPSHOT_ID", "snapshot_1")
-        monkeypatch.setenv("MORPH_BASE_URL", url)
-        yield provider
+def stand_in_for_morph(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK with its own signatures."""
+    api = pytest.importorskip("morphcloud.api", reason="the morphcloud SDK is not installed")
+    machine, instances = (create_autospec(kind, instance=True) for kind in (api.Instance, api.InstanceAPI))
+
+    def start(**asked: object) -> object:
+        shell.rent()
+        return machine
+
+    def execute(command: list[str], timeout: float) -> SimpleNamespace:
+        return SimpleNamespace(exit_code=0, stdout=shell.execute(command[2], timeout), stderr="")
+
+    instances.start.side_effect, machine.exec.side_effect, machine.stop.side_effect = start, execute, shell.close
+    client = create_autospec(api.MorphCloudClient)
+    client.return_value = SimpleNamespace(instances=instances)
+    monkeypatch.setattr(api, "MorphCloudClient", client)
 
 
-@pytest.mark.parametrize("name", ["e2b", "morph"])
-def test_the_sdk_against_a_stand_in(name: str, request: pytest.FixtureRequest) -> None:
-    provider: Provider = request.getfixturevalue(name)
-    provider.failures = ["start"]
+@pytest.mark.parametrize(("name", "stand_in"), [("e2b", stand_in_for_e2b), ("morph", stand_in_for_morph)])
+def test_what_the_sdks_are_asked(
+    name: str, stand_in: Callable[..., None], shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("E2B_API_KEY", "MORPH_API_KEY", "MORPH_SNAPSHOT_ID"):
+        monkeypatch.setenv(variable, "given")
+    stand_in(shell, monkeypatch)
+    shell.failures = ["start"]
     with open_sandbox(name) as pool:
         assert judged(pool) == EXPECTED
-        provider.failures = ["execute"]
-        assert judged(pool, PROGRAMS[:1]) == EXPECTED[:1]
-    assert provider.started == provider.ended == 2
+    assert shell.started == shell.ended == 1
 
 
 @pytest.mark.slow
@@ -176,17 +173,3 @@ def test_live(name: str, key: str) -> None:
         pytest.skip(f"{key} is not set")
     with open_sandbox(name) as pool:
         assert judged(pool) == EXPECTED
-
-
-def test_the_answer_of_a_rented_machine_is_plain_text(provider: Provider, tmp_path: Path) -> None:
-    """`python -m sandbox.remote_job` alone reports the layers, whatever the machine offers."""
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    python = provider.folder / "bin" / "python3"
-    command = [str(python), "-m", "sandbox.remote_job"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=True)
-    assert "seccomp" in json.loads(done.stdout)["applied"]
-
-
-def test_rented_machines_have_no_packages_of_ours() -> None:
-    with pytest.raises(SandboxUnavailable, match=r"packages \(numpy\) need provider local"):
-        open_sandbox("e2b", packages=["numpy"])

@@ -407,8 +407,6 @@ def test_a_candidate_per_test_shares_no_state(pool: SandboxPool) -> None:
     tests = ["assert f(0) == 1"] * 3
     assert judge(pool, source, *tests).pass_ratio == pytest.approx(1 / 3)
     assert judge(pool, source, *tests, fresh_per_test=True).pass_ratio == 1.0
-    with SandboxPool(num_workers=1, fresh_per_test=True) as fresh:
-        assert judge(fresh, source, *tests).pass_ratio == 1.0
 
 
 def test_no_candidate_can_tell_how_old_its_files_are(pool: SandboxPool) -> None:
