@@ -16,6 +16,7 @@ import marshal
 import re
 import symtable
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 from sandbox.program import parse
@@ -36,8 +37,6 @@ _STATELESS = frozenset(
     )
 )
 """Modules that a test can change for later ones only by assigning to an attribute."""
-_CHANGING = frozenset(str.split("register __dict__ __setattr__ __delattr__"))
-"""Attributes by which a class can be changed without an assignment to one."""
 _CLASS_NAME = re.compile(r"_?[A-Z][A-Za-z0-9]*$")
 
 
@@ -68,19 +67,16 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class _Text:
-    """A text that compiles, with its names."""
+    """A text with its names."""
 
     text: str
-    tree: ast.Module
-    nodes: list[ast.AST]  # all of the tree's
-    code: bytes
-    free: frozenset[str]  # names read as globals, and not bound at the text's top level
-    bound: frozenset[str]  # at its top level, or by a `global` statement
-    called: frozenset[str]
+    nodes: list[ast.AST] = dataclasses.field(default_factory=list)
+    code: bytes = b""
+    free: frozenset[str] = frozenset()  # names read as globals, and not bound at the text's top level
+    bound: frozenset[str] = frozenset()  # at its top level, or by a `global` statement
+    called: frozenset[str] = frozenset()
     candidate: str = ""  # the name of the function under test, if that is handed to check(candidate)
-
-
-_DOES_NOT_COMPILE = (SyntaxError, ValueError, RecursionError, MemoryError)
+    error: str = ""  # why it cannot be run
 
 
 @functools.lru_cache(maxsize=4096)
@@ -88,35 +84,32 @@ def problem(
     setup: str, tests: tuple[str, ...], entry_point: str | None, packages: tuple[str, ...] = ()
 ) -> tuple[list[Plan], dict[str, Any]]:
     """(a plan for each test of a problem, the same as the worker reads it). packages: modules of the environment."""
-    plans: list[Plan] = []
-    texts: list[_Text | Plan] = []
-    read_setup = None
-    try:
-        read_setup = _stripped(setup, entry_point)
-    except _DOES_NOT_COMPILE as error:
-        plans = [Plan(text, apart=False, error=f"the setup does not compile: {error}") for text in tests]
-    else:
-        for text in tests:
-            try:
-                texts.append(_read_test(text, entry_point))
-            except _DOES_NOT_COMPILE as error:
-                texts.append(Plan(text, apart=False, error=f"the test does not compile: {error}"))
-        shadowing = _shadowing([text for text in texts if isinstance(text, _Text)], read_setup, entry_point)
-        plans = [t if isinstance(t, Plan) else _plan(t, read_setup, shadowing, packages) for t in texts]
-    trusted = [plan for plan in plans if plan.apart]
-    apart = [text for text, plan in zip(texts, plans, strict=False) if isinstance(text, _Text) and plan.apart]
+    read_setup = _read_or_explain(_stripped, "setup", setup, entry_point)
+    texts = [_read_or_explain(_read_test, "test", text, entry_point) for text in tests]
+    shadowing = _shadowing(texts, read_setup, entry_point)
+    plans = [_plan(text, read_setup, shadowing, packages) for text in texts]
+    apart = [text for text, plan in zip(texts, plans, strict=True) if plan.apart]
+    modules = {name for plan in plans if plan.apart for name in plan.modules}
     job = {
         "plans": [vars(plan) for plan in plans],
-        "setup": read_setup.text if read_setup else "",
-        "setup_code": read_setup.code if read_setup else b"",
-        "imports": _slow_imports([setup, *tests], packages),
-        "leaves_traces": bool(apart) and _may_leave_traces([text for text in (read_setup, *apart) if text], trusted),
+        "setup": read_setup.text,
+        "setup_code": read_setup.code,
+        "leaves_traces": bool(apart) and _may_leave_traces([read_setup, *apart], modules),
         "seed": zlib.crc32(repr(list(tests)).encode("utf-8", "replace")),
     }
     return plans, job
 
 
+def _read_or_explain(read: Callable[[str, str | None], _Text], what: str, text: str, entry_point: str | None) -> _Text:
+    try:
+        return read(text, entry_point)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return _Text(text, error=f"the {what} does not compile: {error}")
+
+
 def _plan(test: _Text, setup: _Text, shadowing: str | None, packages: tuple[str, ...]) -> Plan:
+    if setup.error or test.error:
+        return Plan(text=test.text, apart=False, error=setup.error or test.error)
     free = (test.free - setup.bound) | (setup.free - test.bound)
     called = test.called | setup.called
     modules = {name for name in free & MODULES if name not in called}
@@ -147,46 +140,16 @@ def _plan(test: _Text, setup: _Text, shadowing: str | None, packages: tuple[str,
     )
 
 
-def _may_leave_traces(texts: list[_Text], plans: list[Plan]) -> bool:
+def _may_leave_traces(texts: list[_Text], modules: set[str]) -> bool:
     """Whether what runs in the checker could change a module or a class there for the tests of the next program."""
-    modules = {name for plan in plans for name in plan.modules}
-    for text in texts:
-        imported: set[str] = set()
-        for node in text.nodes:
-            if isinstance(node, ast.Import):
-                modules.update(alias.name for alias in node.names)
-                imported.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                modules.add(str(node.module))
-                is_star = node.names[0].name == "*"
-                names = (
-                    _public_names(str(node.module)) if is_star else [each.asname or each.name for each in node.names]
-                )
-                imported.update(names)
-        for node in text.nodes:
-            if isinstance(node, ast.Name) and node.id in ("setattr", "delattr"):
-                return True
-            if isinstance(node, ast.Attribute):
-                is_changed = not isinstance(node.ctx, ast.Load) and _root(node) in imported
-                if node.attr in _CHANGING or is_changed:
-                    return True
+    for node in (node for text in texts for node in text.nodes):
+        if isinstance(node, ast.Import):
+            modules.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            modules.add(str(node.module))
+        elif isinstance(node, ast.Attribute) and (node.attr == "register" or not isinstance(node.ctx, ast.Load)):
+            return True
     return not modules <= PACKAGES | _STATELESS
-
-
-def _root(node: ast.expr) -> str:
-    """The name that a chain of attributes begins with; "" of other expressions."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _slow_imports(texts: list[str], packages: tuple[str, ...]) -> list[str]:
-    """Modules for the checker to import before a test's clock starts."""
-    return [
-        module
-        for module, word in (("numpy.testing", "testing"), ("unittest", "unittest"))
-        if (module == "unittest" or "numpy" in packages) and any(word in text for text in texts)
-    ]
 
 
 def _shadowing(texts: list[_Text], setup: _Text, entry_point: str | None) -> str | None:
@@ -206,14 +169,14 @@ def _shadowing(texts: list[_Text], setup: _Text, entry_point: str | None) -> str
     return next(iter(common)) if is_one else None
 
 
-def _read_test(text: str, entry_point: str | None) -> _Text | Plan:
+def _read_test(text: str, entry_point: str | None) -> _Text:
     """A test's text. One that defines HumanEval's check(candidate), and leaves calling it to the judge, calls it."""
     tree = parse(text)
     defines_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
     if not defines_check or _calls_at_top_level(tree, "check"):
         return _read(text, tree, "<test>")
     if entry_point is None:
-        return Plan(text, False, error="the test defines check(candidate), but no entry_point is given to check")
+        return _Text(text, error="the test defines check(candidate), but no entry_point is given to check")
     text += f"\n\ncheck({entry_point})\n"
     candidate = entry_point if entry_point.isidentifier() else ""
     return dataclasses.replace(_read(text, parse(text), "<test>"), candidate=candidate)
@@ -237,8 +200,8 @@ def _read(text: str, tree: ast.Module, filename: str) -> _Text:
             bound.update(_public_names(str(statement.module)))
     nodes = [node for node in ast.walk(tree) if not isinstance(node, _NAMELESS)]
     called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-    code = compiled(text, filename)
-    return _Text(text, tree, nodes, code, frozenset(free - bound), frozenset(bound), frozenset(called))
+    code = marshal.dumps(compile(text, filename, "exec", dont_inherit=True))
+    return _Text(text, nodes, code, frozenset(free - bound), frozenset(bound), frozenset(called))
 
 
 def _public_names(module: str) -> list[str]:
@@ -247,11 +210,6 @@ def _public_names(module: str) -> list[str]:
         return []
     names = vars(importlib.import_module(module))
     return list(names.get("__all__", [name for name in names if not name.startswith("_")]))
-
-
-def compiled(text: str, filename: str) -> bytes:
-    """A text compiled for the worker to run."""
-    return marshal.dumps(compile(text, filename, "exec", dont_inherit=True))
 
 
 def _is_class(name: str, is_called: bool) -> bool:

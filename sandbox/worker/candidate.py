@@ -169,8 +169,7 @@ def _serve_functions(connection: socket.socket, requests: wire.Frames, source: s
     if failure is not None:
         wire.send(connection, {"phase": failure[0], **server.describe(failure[1])})
         return
-    settings = {"digits": sys.get_int_max_str_digits(), "precision": decimal.getcontext().prec}
-    wire.send(connection, {"loaded": True, **settings})
+    wire.send(connection, {"loaded": True, "precision": decimal.getcontext().prec})
     server.Server(connection, requests, module).serve()
 
 

@@ -37,7 +37,6 @@ _JOB, _CONTROL = 3, 4  # their numbers among the descriptors that stay open
 _CHECKER_MEMORY_BYTES = 2 << 30
 _MAX_JOBS = 200  # of one checker, so that its memory stays flat
 _MOST_KIB = 256 << 10  # what one program's answers leave behind, reference cycles too, must not cramp the next
-_DIGITS = sys.int_info.default_max_str_digits
 _PHASES = {"compile": "syntax_error", "load": "runtime_error"}
 
 
@@ -123,8 +122,6 @@ class Checker:
 
     def run(self) -> None:
         """Judge the tests without an outcome, in the job's order; report outcomes as they come, then the totals."""
-        for name in self._job["imports"]:
-            packages.import_strictly(name)
         packages.seed(self._job["seed"])
         spent: _Spent | None = None
         for index in self._job["order"]:
@@ -334,11 +331,8 @@ class Checker:
 
 
 def _follow_settings(reply: dict[str, Any]) -> None:
-    """Numbers become as long in tests as the program wants them; never shorter, for then different ones are equal."""
-    digits, precision = reply.get("digits"), reply.get("precision")
-    digits = digits if type(digits) is int and digits > _DIGITS else 0 if digits == 0 else _DIGITS
-    sys.set_int_max_str_digits(min(digits, 1 << 30))
-    context = decimal.Context()
+    """Decimals become as long in tests as the program wants them; never shorter, for then different ones are equal."""
+    precision, context = reply.get("precision"), decimal.Context()
     context.prec = min(max(precision, context.prec), 1 << 20) if type(precision) is int else context.prec
     decimal.setcontext(context)
 

@@ -14,7 +14,6 @@ globals()["__builtins__"] = dict(vars(builtins))  # its own: a program may set `
 _ORIGINAL_BUILTINS: dict[str, Any] = {}
 _ORIGINAL_FUNCTIONS: list[tuple[types.ModuleType, dict[str, Any]]] = []
 _ORIGINAL_METHODS: list[tuple[type, dict[str, Any]]] = []  # of their classes
-_ASSERTING = ("unittest", "numpy.testing")
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _ORIGINAL_FINDERS: list[Any] = []
 _set_trace, _set_profile = sys.settrace, sys.setprofile
@@ -26,7 +25,8 @@ def remember(modules: list[str]) -> None:
     _ORIGINAL_FINDERS.extend(sys.meta_path)
     for name in modules:
         if name != "sys":  # whose functions are meant to be replaced
-            functions = {key: value for key, value in vars(sys.modules[name]).items() if callable(value)}
+            values = vars(sys.modules[name]).items()
+            functions = {key: value for key, value in values if callable(value) or isinstance(value, types.ModuleType)}
             _ORIGINAL_FUNCTIONS.append((sys.modules[name], functions))
             classes = [value for value in functions.values() if isinstance(value, type) and value.__module__ == name]
             _ORIGINAL_METHODS.extend((kind, _methods(kind)) for kind in classes if not kind.__flags__ & _IMMUTABLE)
@@ -52,10 +52,8 @@ def _restore() -> None:
             elif name not in methods and name.startswith("__"):  # such as an __eq__ where there was none
                 delattr(kind, name)
     remembered = {known.__name__ for known, _ in _ORIGINAL_FUNCTIONS}
-    for name in [name for name in sys.modules if name.startswith(_ASSERTING) and name not in remembered]:
+    for name in [name for name in sys.modules if name.startswith("unittest") and name not in remembered]:
         del sys.modules[name]  # the test imports its own: the program's assert methods may say anything
-    if "numpy" in remembered:
-        vars(sys.modules["numpy"]).pop("testing", None)  # which numpy imports on access
 
 
 class _Scope(dict[str, Any]):

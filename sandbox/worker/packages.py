@@ -24,18 +24,13 @@ def load(names: list[str], folders: list[str]) -> None:
     finally:
         os.register_at_fork = register
     if "numpy" in sys.modules:
-        importlib.import_module("numpy.ma")  # numpy.unique imports it, which is slow only in a candidate
+        importlib.import_module("numpy.ma")  # numpy.unique imports it, which would be slow in every candidate
+        testing = importlib.import_module("numpy.testing")
+        _refuse_empty(testing._private.utils, "assert_array_compare", _not_empty, skip=1)
         _refuse_empty(sys.modules["numpy"], "allclose", lambda numpy: False)
         _refuse_empty(sys.modules["numpy"], "array_equiv", lambda numpy: False)
         _refuse_empty(sys.modules["numpy"], "isclose", lambda numpy: numpy.zeros(1, bool))
         sys.modules["numpy"].ones((64, 64)) @ sys.modules["numpy"].ones((64, 64))  # has BLAS map its buffers
-
-
-def import_strictly(name: str) -> None:
-    """Import a module that tests use; numpy.testing's comparisons then fail if only one side is empty."""
-    module = importlib.import_module(name)
-    if name == "numpy.testing":
-        _refuse_empty(module._private.utils, "assert_array_compare", _not_empty, skip=1)
 
 
 def _not_empty(numpy: Any) -> Any:
@@ -48,15 +43,12 @@ def _refuse_empty(module: Any, name: str, otherwise: Callable[[Any], Any], skip:
     An empty array broadcasts to nothing, of which everything is true: `allclose([], [1.0])` would hold.
     """
     numpy, compare = sys.modules["numpy"], getattr(module, name)
-    if hasattr(compare, "refuses_empty"):
-        return
 
     @functools.wraps(compare)
     def strict(*args: Any, **kwargs: Any) -> Any:
         sizes = [numpy.size(value) for value in args[skip : skip + 2]]
         return otherwise(numpy) if len(sizes) == 2 and 0 in sizes and any(sizes) else compare(*args, **kwargs)
 
-    strict.refuses_empty = True  # type: ignore[attr-defined]
     setattr(module, name, strict)
 
 

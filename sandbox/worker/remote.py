@@ -41,7 +41,7 @@ class Remote:
     def __init__(self, session: "Session", target: list[Any]) -> None:
         note(self, _session=session, _target=target, _is_made=False, _is_method=False)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self._session.call(self, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -89,12 +89,13 @@ class RemoteIterator(Remote):
         raise TypeError("an iterator has no len()")
 
     def __next__(self) -> Any:
-        if not self._is_ended:
-            items = self._session.next_item(self)
-            if items:
-                return items[0]
+        if self._is_ended:
+            raise StopIteration
+        try:
+            return self._session.ask("next", self)
+        except StopIteration:
             note(self, _is_ended=True)
-        raise StopIteration
+            raise
 
 
 class Carried:

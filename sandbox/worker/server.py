@@ -22,9 +22,12 @@ MODULE_NAME = "solution"
 _MESSAGE_CHARS = 64 << 10
 _KEPT_BYTES = 64 << 10  # of what it wrote to a stream
 _FUNCTIONS = vars(math) | vars(builtins) | vars(operator)
-OPERATIONS = {name: _FUNCTIONS.get(f"__{name}__") or _FUNCTIONS[name] for name in remote.OPERATIONS}
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    **{name: _FUNCTIONS.get(f"__{name}__") or _FUNCTIONS[name] for name in remote.OPERATIONS},
+    "next": next,
+    "value": lambda value: value,
+}
 """What a test may do with the program's objects."""
-_END = object()  # of an iterator
 
 
 def describe(error: BaseException, writer: values.Writer | None = None) -> dict[str, Any]:
@@ -54,7 +57,6 @@ class Server:
         self._limit = sys.getrecursionlimit()  # the program's
         self._kinds: dict[type, int] = {}  # subclasses of data types that the checker knows of
         self._shared = values.Shared()
-        self._handlers = {"value": self._value, "next": self._next, "run": self._run}
 
     def _refer(self, value: Any) -> list[Any]:
         """["h", number, whether it is an iterator] of an object that stays here."""
@@ -93,8 +95,11 @@ class Server:
             self._limit = sys.getrecursionlimit()
             sys.setrecursionlimit(max(self._limit, values.RECURSION_LIMIT))
 
-    def _arguments(self, request: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Those of an operation, after the test's changes in shared values."""
+    def _call(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Do something with the program's objects, after the test's changes in shared values.
+
+        The answer has the program's changes in them, whether it returns or raises.
+        """
         reader = values.Reader(self._resolve, self._shared)
         changed = reader.follow(request.get("changed", []))
         self._shared.note(changed)
@@ -103,31 +108,10 @@ class Server:
         kwargs = {name: reader.decode(value) for name, value in request.get("kwargs", {}).items()}
         self._shared.note()
         self._mark = self._shared.mark  # what an answer that cannot be given has added is forgotten
-        return args, kwargs
-
-    def _call(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Do something with the program's objects."""
-        args, kwargs = self._arguments(request)
-        return self._reply(OPERATIONS[request["do"]], *args, **kwargs)
-
-    def _value(self, request: dict[str, Any]) -> dict[str, Any]:
-        args, _ = self._arguments(request)
-        return self._reply(lambda value: value, *args)
-
-    def _next(self, request: dict[str, Any]) -> dict[str, Any]:
-        args, _ = self._arguments(request)
-        return self._reply(next, *args, _END)
-
-    def _run(self, request: dict[str, Any]) -> dict[str, Any]:
-        with self._as_program():
-            return in_process.run(self._module, request)
-
-    def _reply(self, do: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """What comes of it, and what it has changed in shared values, whether it returns or raises."""
         result, error = None, None
         try:
             with self._as_program():
-                result = do(*args, **kwargs)
+                result = OPERATIONS[request["do"]](*args, **kwargs)
         except BaseException as raised:  # noqa: BLE001 - whatever the program raises is its answer
             error = raised
         writer = values.Writer(self._refer, self._shared, self._describe)
@@ -135,7 +119,11 @@ class Server:
         reply: dict[str, Any] = {"changed": changes} if changes else {}
         if error is not None:
             return reply | describe(error, writer)
-        return reply | ({"end": True} if result is _END else {"value": writer.encode(result)})
+        return reply | {"value": writer.encode(result)}
+
+    def _run(self, request: dict[str, Any]) -> dict[str, Any]:
+        with self._as_program():
+            return in_process.run(self._module, request)
 
     def serve(self) -> None:
         """Answer requests for ever; the zygote kills this process when the checker is done."""
@@ -146,7 +134,7 @@ class Server:
             request = self._requests.message()
             self._mark = shared.mark
             try:
-                reply = self._handlers.get(request["do"], self._call)(request)
+                reply = self._run(request) if request["do"] == "run" else self._call(request)
                 frame = wire.encode_frame({**reply, "id": request["id"]}, wire.MAX_REPLY_BYTES)
                 shared.note(number for number, _ in reply.get("changed", ()))
             except BaseException as error:  # noqa: BLE001 - whatever the program raises is its answer

@@ -2,7 +2,7 @@
 
 Time is the candidate's own CPU time, read from its CPU clock; wall time is only a generous backstop, because a loaded
 machine must not fail an honest program. A request is answered or the session fails, once and for good. Whatever a
-candidate sends, this failure is the worst that it can cause: every byte is handled within `_Foreign`.
+candidate sends, this failure is the worst that it can cause: every byte is handled within `_foreign`.
 """
 
 import contextlib
@@ -56,26 +56,6 @@ class Zygote:
         self._control.send(b"bury" if is_ending else b"kill")
         status, cpu, peak_rss = USAGE.unpack(self._control.recv(64))
         return {"status": status, "cpu": cpu, "peak_rss": peak_rss}
-
-
-class _Foreign:
-    """Wraps all that is done with what the candidate sent: whatever that raises is the candidate's failure."""
-
-    def __init__(self, session: "Session") -> None:
-        self._session = session
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, Exception):
-            return
-        outcome, detail = "runtime_error", f"a malformed result: {type(error).__name__}"
-        if isinstance(error, MemoryError):
-            outcome, detail = "memory", "a result takes more memory than is available"
-        elif isinstance(error, values.Oversized):
-            outcome, detail = "memory", str(error)
-        raise self._session.fail(outcome, detail) from None
 
 
 class Session:
@@ -212,12 +192,24 @@ class Session:
             raise self.fail("memory", "a result takes more memory than is available") from None
         except (wire.ConnectionClosed, OSError):
             raise self._died() from None
-        with _Foreign(self):
+        with self._foreign():
             values.require_small(body, self._memory_bytes)
             message = wire.decode_body(body)
             if not isinstance(message, dict):
                 raise TypeError("not an object")
         return message
+
+    @contextlib.contextmanager
+    def _foreign(self) -> Iterator[None]:
+        """For all that is done with what the candidate sent: whatever that raises is the candidate's failure."""
+        try:
+            yield
+        except values.Oversized as error:
+            raise self.fail("memory", str(error)) from None
+        except MemoryError:
+            raise self.fail("memory", "a result takes more memory than is available") from None
+        except Exception as error:  # noqa: BLE001
+            raise self.fail("runtime_error", f"a malformed result: {type(error).__name__}") from None
 
     def _request(self, do: str, **fields: Any) -> dict[str, Any]:
         if self.failure is not None:
@@ -289,8 +281,8 @@ class Session:
 
     # What tests use
 
-    def _ask(self, do: str, args: tuple[Any, ...], kwargs: dict[str, Any], is_run: bool = True) -> list[Any]:
-        """What the program answers, alone in a list; an empty list at an iterator's end. Raises what it raised.
+    def ask(self, do: str, /, *args: Any, **kwargs: Any) -> Any:
+        """What the program answers to an operation (server.OPERATIONS). Raises what it raised.
 
         Both sides then see what the other has changed in the values that they share.
         """
@@ -306,35 +298,32 @@ class Session:
         if dropped:
             fields["dropped"] = dropped
         self._shared.note()
-        if is_run:
+        if do != "value":
             self._looked_at = {}
         reply = self._request(do, **fields)
-        with _Foreign(self):
+        with self._foreign():
             reader = values.Reader(self._resolve, self._shared)
             changed = reader.follow(reply.get("changed", []))
-            answer: list[Any] | None = [] if reply.get("end") is True and do == "next" else None
-            if answer is None and "error" not in reply:
-                answer = [reader.decode(reply["value"])]
-            error = self._exception(reply, reader) if answer is None else None
+            error = self._exception(reply, reader) if "error" in reply else None
+            answer = reader.decode(reply["value"]) if error is None else None
             self._shared.note(changed)
-        if answer is not None:
+        if error is None:
             return answer
-        if isinstance(error, StopIteration):  # would silently end a test's map() or zip()
+        if isinstance(error, StopIteration) and do != "next":  # would silently end a test's map() or zip()
             error = RuntimeError("the program raised StopIteration")
-        assert error is not None
         self.raised = error
         raise error
 
     def do(self, name: str, *args: Any) -> Any:
-        """The result of an operation on objects of the program's (server.OPERATIONS)."""
-        answer = self._ask(name, args, {})[0]
+        """The result of an operation on objects of the program's."""
+        answer = self.ask(name, *args)
         if isinstance(answer, Remote) and any(getattr(value, "_is_made", False) for value in args):
             note(answer, _is_made=name != "getattr")
         return answer
 
     def call(self, function: Remote, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call something of the program's."""
-        answer = self._ask("call", (function, *args), kwargs)[0]
+        answer = self.ask("call", function, *args, **kwargs)
         if isinstance(answer, Remote) and function._target[0] == "name":
             note(answer, _is_made=function._target[1] in self.classes)
         if function._is_method and type(answer) is bool and not self.objects:
@@ -348,10 +337,6 @@ class Session:
             note(answer, _is_method=True)
         return answer
 
-    def next_item(self, iterator: Remote) -> list[Any]:
-        """The next item of an iterator of the program's, alone in a list; an empty list at its end."""
-        return self._ask("next", (iterator,), {})
-
     def iterate(self, value: Remote) -> Iterator[Any]:
         """Its items: in a test of plain data always the same, until the program runs again."""
         if self.objects:
@@ -361,8 +346,7 @@ class Session:
     def _items(self, value: Remote) -> list[Any]:
         key = tuple(value._target)
         if key not in self._looked_at:
-            items = list(self.do("iter", value))
-            self._looked_at[key] = items
+            self._looked_at[key] = list(self.do("iter", value))
         return list(self._looked_at[key])
 
     def length(self, value: Remote) -> int:
@@ -376,14 +360,14 @@ class Session:
     def value(self, name: str) -> Any:
         """What a name of the program's stands for; the same until the program runs again. Raises KeyError."""
         if name not in self._looked_at:
-            self._looked_at[name] = self._ask("value", (Remote(self, ["name", name]),), {}, is_run=False)[0]
+            self._looked_at[name] = self.ask("value", Remote(self, ["name", name]))
         return self._looked_at[name]
 
     def run(self, **fields: Any) -> tuple[str, str]:
         """(outcome, detail) of a test in the program's process, as that process reports it."""
         nonce = os.urandom(16).hex()  # at least no answer can be written before the question
         reply = self._request("run", nonce=nonce, **fields)
-        with _Foreign(self):
+        with self._foreign():
             outcome, detail = reply["outcome"], reply["detail"]
             if reply["nonce"] != nonce or not (isinstance(outcome, str) and isinstance(detail, str)):
                 raise ValueError("not an answer to the question")

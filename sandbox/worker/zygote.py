@@ -38,7 +38,6 @@ _STACK_BYTES = 2 << 20
 def main(connection: socket.socket) -> None:
     """Body of the worker process: confine, report, then one job after another until the pool hangs up."""
     settings = wire.Frames(connection).message()
-    started = time.monotonic()
     for name in _WARM:
         __import__(name)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -77,7 +76,6 @@ def main(connection: socket.socket) -> None:
     report = {
         "applied": layers.applied,
         "missing": layers.missing,
-        "seconds": time.monotonic() - started,
         "package_bytes": of_packages,
     }
     wire.send(connection, report)

@@ -69,9 +69,8 @@ def program(rng: random.Random) -> Program:
         lines.append(rng.choice(_ENDS))
     if rng.random() < 0.6:
         replies = [message(rng) for _ in range(rng.randrange(1, 5))]
-        method = rng.choice(["_call", "_next", "_value"])
         lines += [f"replies = eval({repr(replies)!r}, {{'nan': 0.0}})"]
-        lines += [f"Server.{method} = lambda self, request: replies.pop() if replies else {{}}"]
+        lines += ["Server._call = lambda self, request: replies.pop() if replies else {{}}"]
     body = [f"os.write(3, {frame(rng)!r})"] if rng.random() < 0.4 else []
     body += [rng.choice(_ENDS)] if rng.random() < 0.3 else []
     lines += ["def f(x):", *(f"    {line}" for line in body), f"    return {data(rng)!r}".replace("nan", "0.0")]

@@ -1,4 +1,5 @@
 import sys
 Server = sys.modules['worker.server'].Server
-Server._next = lambda self, request: {'value': 2}
+call = Server._call
+Server._call = lambda self, request: {'value': 2} if request['do'] == 'next' else call(self, request)
 def f(x): return iter([1])
