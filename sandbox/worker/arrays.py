@@ -35,6 +35,8 @@ def install() -> None:
     for name, value in vars(numpy).items():
         if isinstance(value, type) and issubclass(value, numpy.generic):
             values.add_name(f"np.{name}", value)
+    if "pandas" in sys.modules:
+        values.add_kind(type(sys.modules["pandas"].NaT), None)  # which derives from datetime
     values.add_kind(numpy.ma.MaskedArray, None)
     values.add_kind(numpy.matrix, None)
     values.add_kind(numpy.generic, values.Codec("np.s", _write_scalar, _read_scalar))

@@ -104,7 +104,7 @@ def run(module: types.ModuleType, request: dict[str, Any]) -> dict[str, Any]:
         frame = _innermost(error)
         if "unittest" not in request["test"] or not frame.f_code.co_filename.endswith("/unittest/main.py"):
             outcome, detail = "runtime_error", f"SystemExit: {error.code}"
-        elif not _has_passed(frame.f_locals["self"].result, "skip" in request["test"]):
+        elif not _has_passed(frame.f_locals["self"].result, request["test"]):
             outcome, detail = "wrong_answer", "unittest.main() found failures"
     except MemoryError:
         outcome = "memory"
@@ -125,10 +125,11 @@ def _innermost(error: BaseException) -> types.FrameType:
     return trace.tb_frame
 
 
-def _has_passed(result: Any, may_skip: bool) -> bool:
+def _has_passed(result: Any, text: str) -> bool:
     """Whether the tests of unittest.main() ran to their ends: a program may raise SkipTest in place of an answer."""
-    unfinished = len(result.skipped) + len(result.expectedFailures)
-    return bool(result.wasSuccessful() and result.testsRun > unfinished and (may_skip or not unfinished))
+    of_program = [*(result.skipped if "skip" not in text else ())]
+    of_program += result.expectedFailures if "expectedFailure" not in text else ()
+    return bool(result.wasSuccessful() and result.testsRun > len(result.skipped) and not of_program)
 
 
 def _run(module: types.ModuleType, request: dict[str, Any]) -> None:

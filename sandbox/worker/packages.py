@@ -62,6 +62,16 @@ def _is_of_package(module: Any) -> bool:
     return isinstance(file, str) and any(file.startswith(f"{folder}/") for folder in _FOLDERS)
 
 
+def is_value(value: Any) -> bool:
+    """Whether a value's class is, or derives from, one of theirs."""
+    return bool(_FOLDERS) and any(_is_of_package(sys.modules.get(kind.__module__)) for kind in type(value).__mro__)
+
+
+def are_loaded() -> bool:
+    """Whether there are any."""
+    return bool(_FOLDERS)
+
+
 def seed(number: int) -> None:
     """Seed the random generators that every program shares: `random`, and numpy's if that is loaded."""
     random.seed(number)

@@ -16,7 +16,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import in_process, remote, values, wire
+from . import in_process, packages, remote, values, wire
 
 MODULE_NAME = "solution"
 _MESSAGE_CHARS = 64 << 10
@@ -59,8 +59,8 @@ class Server:
         self._shared = values.Shared()
 
     def _refer(self, value: Any) -> list[Any]:
-        """["h", number, whether it is an iterator] of an object that stays here."""
-        return ["h", self._number(value), isinstance(value, Iterator)]
+        """["h", number, whether it is an iterator, whether it is of a package's class] of an object that stays here."""
+        return ["h", self._number(value), isinstance(value, Iterator), packages.is_value(value)]
 
     def _number(self, value: Any) -> int:
         number = self._number_of.get(id(value))

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from . import values, wire
+from . import packages, values, wire
 from .candidate import EXIT_OUT_OF_MEMORY
 from .remote import Carried, NeedsProcess, Remote, RemoteIterator, carrier, note
 
@@ -237,6 +237,8 @@ class Session:
             raise ValueError("unknown tag")
         if tag == "u":
             return self._carried(reader, depth, number, about, *more)
+        if more == [True] and packages.are_loaded():
+            raise self.need_process("the program's value is of a package's class, which does not cross")
         if number not in self._remotes:
             self._remotes[number] = (RemoteIterator if about is True else Remote)(self, ["h", number])
         return self._remotes[number]

@@ -96,50 +96,44 @@ def _time_of(kind: Any, text: str, fold: int, name: str | None, seconds: float |
     return kind.fromisoformat(text).replace(tzinfo=zone, fold=fold)
 
 
-# Containers: type -> (tag, what describes a value besides its items).
-_CONTAINERS: dict[type, tuple[str, Callable[[Any], list[Any]]]] = {
-    list: ("l", lambda value: []),
-    tuple: ("t", lambda value: []),
-    collections.Counter: ("c", lambda value: []),
-    collections.OrderedDict: ("o", lambda value: []),
-    collections.defaultdict: ("dd", lambda value: [value.default_factory]),
-    dict: ("d", lambda value: []),
-    set: ("s", lambda value: []),
-    frozenset: ("f", lambda value: []),
-    collections.deque: ("q", lambda value: [value.maxlen]),
-    bytearray: ("a", lambda value: []),
-    array.array: ("y", lambda value: [value.typecode]),
-    slice: ("slice", lambda value: []),
-    _KEYS: ("K", lambda value: []),
-    _VALUES: ("V", lambda value: []),
-    _ITEMS: ("I", lambda value: []),
+# Containers that cross as a list of items: type -> (tag, its items, made from those).
+_OF_ITEMS: dict[type, tuple[str, Callable[[Any], Iterable[Any]], Callable[[list[Any]], Any]]] = {
+    tuple: ("t", tuple.__iter__, tuple),
+    frozenset: ("f", frozenset.__iter__, frozenset),
+    slice: ("slice", lambda value: (value.start, value.stop, value.step), lambda items: slice(*items)),
+    _KEYS: ("K", iter, lambda items: dict.fromkeys(items).keys()),
+    _VALUES: ("V", iter, lambda items: dict(enumerate(items)).values()),
+    _ITEMS: ("I", iter, lambda items: dict(items).items()),
 }
-_MUTABLE = (list, dict, set, bytearray, collections.deque, array.array)
-# How a reader makes an empty one, from that description alone; then it is filled.
-_NEW: dict[str, Callable[..., Any]] = {
-    "l": lambda: [], "d": lambda: {}, "s": lambda: set(), "a": lambda: bytearray(),
-    "c": lambda: collections.Counter(), "o": lambda: collections.OrderedDict(),
-    "dd": lambda factory: collections.defaultdict(factory), "q": lambda maximum: collections.deque(maxlen=maximum),
-    "y": lambda typecode: array.array(typecode),
+# Those that can be changed in place: type -> (tag, what describes a value besides its items, an empty one of that
+# description). Dictionaries cross as keys and values, all others as items.
+_MUTABLE: dict[type, tuple[str, Callable[[Any], list[Any]], Callable[..., Any]]] = {
+    list: ("l", lambda value: [], lambda: []),
+    collections.Counter: ("c", lambda value: [], lambda: collections.Counter()),
+    collections.OrderedDict: ("o", lambda value: [], lambda: collections.OrderedDict()),
+    collections.defaultdict: ("dd", lambda value: [value.default_factory],
+                              lambda factory: collections.defaultdict(factory)),
+    dict: ("d", lambda value: [], lambda: {}),
+    set: ("s", lambda value: [], lambda: set()),
+    collections.deque: ("q", lambda value: [value.maxlen], lambda maximum: collections.deque(maxlen=maximum)),
+    bytearray: ("a", lambda value: [], lambda: bytearray()),
+    array.array: ("y", lambda value: [value.typecode], lambda typecode: array.array(typecode)),
 }  # fmt: skip
-_PARTS = {"d": 2, "c": 2, "o": 2, "dd": 2}  # keys and values; all others have items
-_OF_ITEMS: dict[str, Callable[[list[Any]], Any]] = {
-    "t": tuple,
-    "f": frozenset,
-    "slice": lambda items: slice(*items),
-    "K": lambda items: dict.fromkeys(items).keys(),
-    "V": lambda items: dict(enumerate(items)).values(),
-    "I": lambda items: dict(items).items(),
-}
-# Containers around a container: type -> (tag, what is in it, made from that). Their subclasses do not cross.
-_AROUND: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
-    collections.UserDict: ("ud", lambda value: value.data, collections.UserDict),
-    collections.UserList: ("ul", lambda value: value.data, collections.UserList),
-    collections.ChainMap: ("cm", lambda value: value.maps, lambda maps: collections.ChainMap(*maps)),
-    types.MappingProxyType: ("mp", dict, types.MappingProxyType),
-}
-_MADE_AROUND = {tag: make for tag, _, make in _AROUND.values()}
-_OF_PARTS = {tag: make for tag, _, make in _SIMPLE.values()}
+KINDS: tuple[type, ...] = (*_SCALARS, *_SIMPLE, *_OF_ITEMS, *_MUTABLE)
+"""All data types; what derives from several of them crosses as the first."""
+_OF_ITEMS.update(  # containers around containers, whose subclasses do not cross
+    {
+        collections.UserDict: ("ud", lambda value: [value.data], lambda items: collections.UserDict(*items)),
+        collections.UserList: ("ul", lambda value: [value.data], lambda items: collections.UserList(*items)),
+        collections.ChainMap: ("cm", lambda value: value.maps, lambda items: collections.ChainMap(*items)),
+        types.MappingProxyType: ("mp", lambda value: [dict(value)], lambda items: types.MappingProxyType(*items)),
+    }
+)
+_BASES: dict[type, type | None] = {kind: kind for kind in (*KINDS, *_OF_ITEMS)}
+_EMPTY = {tag: empty for tag, _, empty in _MUTABLE.values()}
+_DICTIONARIES = frozenset(_MUTABLE[kind][0] for kind in _MUTABLE if issubclass(kind, dict))
+_MADE_OF_ITEMS = {tag: make for tag, _, make in _OF_ITEMS.values()}
+_MADE_OF_PARTS = {tag: make for tag, _, make in _SIMPLE.values()}
 
 
 def free_safely() -> None:
@@ -149,7 +143,7 @@ def free_safely() -> None:
     made here are not.
     """
     deque, default = (type(kind.__name__, (kind,), {}) for kind in (collections.deque, collections.defaultdict))
-    _NEW.update(dd=lambda factory: default(factory), q=lambda maximum: deque(maxlen=maximum))
+    _EMPTY.update(dd=lambda factory: default(factory), q=lambda maximum: deque(maxlen=maximum))
 
 
 class NotPlain(ValueError):
@@ -170,9 +164,6 @@ def require_small(body: bytes | bytearray, memory_bytes: int) -> None:
 
 CARRIED = frozenset((int, str, float, tuple, list, dict, set, frozenset))
 """Data types of which a subclass crosses with its data, and with what it adds to them."""
-KINDS: tuple[type, ...] = (*_SCALARS, *_SIMPLE, *_CONTAINERS)
-"""All data types; what derives from several of them crosses as the first."""
-_BASES: dict[type, type | None] = {kind: kind for kind in KINDS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,37 +212,28 @@ class Shared:
 
     def __init__(self) -> None:
         self.values: dict[int, Any] = {}  # kept alive, so that none of their ids is reused
+        self.mark = 0  # the number of the next; roll_back() can return to it
         self._numbers: dict[int, int] = {}  # by id
         self._known: dict[int, list[Any]] = {}  # what the other side knows to be in them
-        self._next = 0
 
     def number(self, value: Any) -> int | None:
         return self._numbers.get(id(value))
 
     def add(self, value: Any) -> None:
-        self.values[self._next] = value
-        self._numbers[id(value)] = self._next
-        self._next += 1
-
-    @property
-    def mark(self) -> int:
-        """Where roll_back() can return to."""
-        return self._next
-
-    def roll_back(self, mark: int) -> None:
-        """Forget what was added since."""
-        for number in [number for number in self.values if number >= mark]:
-            self._forget(number)
-        self._next = mark
-
-    def _forget(self, number: int) -> None:
-        del self._numbers[id(self.values.pop(number))]
-        self._known.pop(number, None)
+        self.values[self.mark] = value
+        self._numbers[id(value)] = self.mark
+        self.mark += 1
 
     def drop(self, numbers: list[int]) -> None:
         """From now on the two sides have copies of these values."""
         for number in numbers:
-            self._forget(number)
+            del self._numbers[id(self.values.pop(number))]
+            self._known.pop(number, None)
+
+    def roll_back(self, mark: int) -> None:
+        """Forget what was added since."""
+        self.drop([number for number in self.values if number >= mark])
+        self.mark = mark
 
     def changed(self) -> list[int]:
         """Values with other contents than the other side knows."""
@@ -259,11 +241,7 @@ class Shared:
 
     def note(self, changed: Iterable[int] = ()) -> None:
         """The other side knows the contents of all new values, and of these."""
-        for number in changed:
-            self._known[number] = _parts(self.values[number])
-        for number in reversed(self.values):
-            if number in self._known:
-                break
+        for number in (*changed, *(self.values.keys() - self._known.keys())):
             self._known[number] = _parts(self.values[number])
 
     def drop_unheld(self) -> list[int]:
@@ -271,11 +249,10 @@ class Shared:
         dropped = []
         items = sum(map(len, self._known.values()))
         for number in list(self.values):
-            size = len(self._known[number])
             if sys.getrefcount(self.values[number]) <= _REFERENCES or items > _MOST_ITEMS:
-                self._forget(number)
+                items -= len(self._known[number])
+                self.drop([number])
                 dropped.append(number)
-                items -= size
         return dropped
 
 
@@ -318,72 +295,44 @@ class Writer:
             return value
         if kind is int:  # hexadecimal is linear in the length; decimal is quadratic, and limited to 4300 digits
             return value if -_BIG < value < _BIG else ["i", hex(value)]
-        if kind in _AROUND:
-            return [_AROUND[kind][0], self.encode(_AROUND[kind][1](value), depth + 1)]
         base = _base(kind)
-        if base is None or depth >= MAX_DEPTH:
-            name = _NAME_OF.get(id(value))
-            return self._refer(value) if name is None else ["n", name]
-        if base in _ADDED:
-            return self._encode_added(value, base, depth)
-        if kind is base or self._describe is None or base not in CARRIED:
-            return self._encode_data(value, base, depth)
-        number = self._shared.number(value)
-        return (
-            ["@", number]
-            if number is not None
-            else ["u", *self._describe(value, base), self._encode_data(value, base, depth)]
-        )
-
-    def _encode_data(self, value: Any, base: type, depth: int) -> Any:
-        if base in _SCALARS:
-            return self.encode(_SCALARS[base](value))
-        if base in _SIMPLE:
-            try:
-                return [_SIMPLE[base][0], *_SIMPLE[base][1](value)]
-            except NotPlain:
-                return self._refer(value)
-        if issubclass(base, _MUTABLE):
-            number = self._shared.number(value)
-            if number is not None:
-                return ["@", number]
-            self._shared.add(value)
-        return [_CONTAINERS[base][0], *self.contents(value, depth)]
-
-    def _encode_added(self, value: Any, base: type, depth: int) -> Any:
-        """A value of a package's type; one that cannot cross stays, and is not shared."""
-        codec = _ADDED[base]
-        if codec is None:
+        if base is None or depth >= MAX_DEPTH or (base in _ADDED and _ADDED[base] is None):
             name = _NAME_OF.get(id(value))
             return self._refer(value) if name is None else ["n", name]
         number = self._shared.number(value)
         if number is not None:
             return ["@", number]
-        mark = self._shared.mark
-        if codec.set is not None:
+        if kind is base or self._describe is None or base not in CARRIED:
+            return self._encode_data(value, base, depth)
+        return ["u", *self._describe(value, base), self._encode_data(value, base, depth)]
+
+    def _encode_data(self, value: Any, base: type, depth: int) -> Any:
+        """A value by the methods of its data type. One that does not cross stays, and is not shared."""
+        if base in _SCALARS:
+            return self.encode(_SCALARS[base](value))
+        if base in _OF_ITEMS:
+            tag, items, _ = _OF_ITEMS[base]
+            return [tag, self.items(list(items(value)), depth + 1)]
+        mark, codec = self._shared.mark, _ADDED.get(base)
+        if base in _MUTABLE or (codec is not None and codec.set is not None):
             self._shared.add(value)
         try:
-            return [codec.tag, *codec.write(self, value, depth)]
+            if base in _SIMPLE:
+                return [_SIMPLE[base][0], *_SIMPLE[base][1](value)]
+            return [codec.tag if codec is not None else _MUTABLE[base][0], *self.contents(value, depth)]
         except NotPlain:
             self._shared.roll_back(mark)
             return self._refer(value)
 
     def contents(self, value: Any, depth: int = 0) -> list[Any]:
-        """What is in a container, and what else describes it."""
-        base = _base(type(value))
-        assert base is not None
+        """What is in a value that can be changed, or of a package's type, and what else describes it."""
+        base: Any = _base(type(value))
         codec = _ADDED.get(base)
         if codec is not None:
             return codec.write(self, value, depth)
-        parts: list[Any]
-        if issubclass(base, dict):
-            parts = [list(base.keys(value)), list(base.values(value))]
-        elif base is slice:
-            parts = [[value.start, value.stop, value.step]]
-        else:
-            parts = [list(base.__iter__(value))]  # type: ignore[attr-defined]
-        said = [self.encode(part) for part in _CONTAINERS[base][1](value)]
-        return [*(self.items(part, depth + 1) for part in parts), *said]
+        parts = (base.keys, base.values) if issubclass(base, dict) else (base.__iter__,)
+        said = [self.encode(part) for part in _MUTABLE[base][1](value)]
+        return [*(self.items(list(part(value)), depth + 1) for part in parts), *said]
 
     def changes(self) -> list[list[Any]]:
         """[number, contents] of all shared values that were changed since the other side was told."""
@@ -415,19 +364,18 @@ class Reader:
         if depth > MAX_DEPTH + 20:
             raise ValueError("nested too deeply")
         tag = data[0]
-        if tag in _NEW:
-            value = (new or _NEW[tag])(*[self.decode(part) for part in data[1 + _PARTS.get(tag, 1) :]])
+        if tag in _EMPTY:
+            said = data[3:] if tag in _DICTIONARIES else data[2:]
+            value = (new or _EMPTY[tag])(*map(self.decode, said))
             self.shared.add(value)
             self.fill(value, data[1:], depth)
             return value
-        if tag in _OF_ITEMS:
-            return _OF_ITEMS[tag](self.items(data[1], depth + 1))
-        if tag in _MADE_AROUND:
-            return _MADE_AROUND[tag](self.decode(data[1], depth + 1))
+        if tag in _MADE_OF_ITEMS:
+            return _MADE_OF_ITEMS[tag](self.items(data[1], depth + 1))
         if tag in _READERS:
             return _READERS[tag](self, data[1:], depth)
-        if tag in _OF_PARTS:
-            return _OF_PARTS[tag](*data[1:])
+        if tag in _MADE_OF_PARTS:
+            return _MADE_OF_PARTS[tag](*data[1:])
         if tag == "i":
             return int(data[1], 16)
         if tag == "n":

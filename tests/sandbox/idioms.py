@@ -26,6 +26,8 @@ CALLS: list[tuple[str, list[str]]] = [
         "from functools import reduce\nassert reduce(lambda a, b: f(a + b), [1, 2, 3]) == 8", "assert hash(f(1)) == hash(2)",
         "import inspect\nassert list(inspect.signature(f).parameters) == ['x']", "assert f.__doc__ is None",
         "cases = {1: 2, 2: 3}\nfor given, want in cases.items():\n    assert f(given) == want",
+        "import unittest\nclass T(unittest.TestCase):\n    @unittest.expectedFailure\n    def test_f(self): self.assertEqual(f(1), 3)\nunittest.main()",
+        "import unittest\nclass T(unittest.TestCase):\n    @unittest.expectedFailure\n    def test_f(self): self.assertEqual(f(1), 2)\nunittest.main()",
         "if __name__ == '__main__':\n    assert f(1) == 3", "def test_f():\n    assert f(1) == 2\ntest_f()", "def test_f():\n    assert f(1) == 3\ntest_f()",
     ]),
     ("def f(v): v.sort(); return v\ndef g(v): v.append(1)\ndef h(d): d['k'] = [1]\ndef swap(v): v[0], v[1] = v[1], v[0]", [

@@ -160,22 +160,36 @@ OTHER_KINDS = """
 def mask(a): return np.ma.masked_where(np.asarray(a) > 2, a)
 def mat(a): return np.matrix(a)
 def rec(): return np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")])
-def frame(): return pd.DataFrame({"a": [1, 2]})
+def frame(): return pd.DataFrame({"a": [1, 2], "b": [3, 4], "c": [5, 6]})
+def nothing(): return pd.NaT
 """
 
 
 @pytest.mark.parametrize(
-    ("test", "is_accepted"),
+    ("test", "expected"),
     [
-        ("assert (mat([[1, 2]]) * mat([[1], [2]]))[0, 0] == 5", True),
-        ("assert mask([1, 2, 3]).sum() == 3 and rec()['a'][0] == 1", True),
-        ("assert frame().shape == (2, 1) and frame()['a'].sum() == 3", True),
-        ("assert frame().shape == (1, 1)", False),
+        ("assert (mat([[1, 2]]) * mat([[1], [2]]))[0, 0] == 5", "accepted"),
+        ("assert (mat([[1, 2]]) == [1, 2]).all()", "accepted"),
+        ("assert mask([1, 2, 3]).sum() == 3 and rec()['a'][0] == 1", "accepted"),
+        ("assert frame().shape == (2, 3) and frame()['a'].sum() == 3", "accepted"),
+        ("assert len(frame()) == 2 and frame().equals(frame()) and (frame() < 7).all().all()", "accepted"),
+        ("assert nothing() != nothing() and str(nothing()) == 'NaT'", "accepted"),
+        ("assert frame().shape == (1, 1)", "wrong_answer"),
     ],
 )
-def test_values_of_other_kinds_stay_with_the_program(pool: SandboxPool, test: str, is_accepted: bool) -> None:
+def test_values_that_do_not_cross_are_judged_among_the_programs_own(
+    pool: SandboxPool, test: str, expected: str
+) -> None:
     verdict = judge(pool, PANDAS + OTHER_KINDS, [test])
-    assert (verdict.error_type == "accepted") == is_accepted, verdict.tests
+    assert (verdict.error_type, verdict.trusted_compare) == (expected, False), verdict.tests
+
+
+def test_without_packages_no_program_chooses_the_lane(pool: SandboxPool) -> None:
+    source = "import sys\nServer = sys.modules['worker.server'].Server\n"
+    source += "Server._refer = lambda self, value: ['h', 0, False, True]\nclass A: pass\ndef f(): return A()"
+    with SandboxPool() as bare:
+        for each, is_trusted in ((bare, True), (pool, False)):
+            assert judge(each, source, ["assert f() == 1"], "").trusted_compare == is_trusted
 
 
 FORGER = """
