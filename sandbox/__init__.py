@@ -7,7 +7,7 @@ Uses the standard library only, as do programs unless a pool is given packages. 
 and what is not. Read in this order:
 
 program           what goes in and what comes out
-pool              threads that drive workers; worker_process: one of them, from outside; cgroup, isolation: its limits
+pool              threads that drive workers; worker_process: one of them, from outside; isolation: its layers
 packages          the environment of packages that programs and tests may use besides the standard library
 rule              where a test runs, by its text alone; lanes: all that a worker is told of a test
 worker/zygote     in the worker: forks a checker and candidates

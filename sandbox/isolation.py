@@ -2,43 +2,41 @@
 
 import dataclasses
 import os
-from typing import Any, Self
 
 from sandbox.worker.confinement import LAYERS
 
 LEVELS = ("none", "standard")
 
-_REMEDIES = {
+# layer: (its purpose, how to get it)
+_LAYERS = {
     "namespaces": (
+        "no network, own processes, killed as a whole",
         "allow user namespaces: sysctl -w user.max_user_namespaces=15000; on Debian "
-        "kernel.unprivileged_userns_clone=1; on Ubuntu "
-        "kernel.apparmor_restrict_unprivileged_userns=0; Docker: --security-opt seccomp=unconfined "
-        "--security-opt apparmor=unconfined; Kubernetes: securityContext.seccompProfile.type=Unconfined, or "
-        "capabilities.add=[SYS_ADMIN]"
+        "kernel.unprivileged_userns_clone=1; on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; Docker: "
+        "--security-opt seccomp=unconfined --security-opt apparmor=unconfined; Kubernetes: "
+        "securityContext.seccompProfile.type=Unconfined, or capabilities.add=[SYS_ADMIN]",
     ),
-    "root": "allow mounting in the namespace: Docker: --security-opt apparmor=unconfined "
-    "--security-opt systempaths=unconfined",
-    "uid": "give the container CAP_SETUID and CAP_SETGID and install Python where every user can read it, or run "
-    "as an ordinary user",
-    "landlock": "use a kernel from 5.13 on with landlock among its lsm= modules; Docker: from 20.10.10 on",
-    "seccomp": "use a kernel with CONFIG_SECCOMP_FILTER, on x86-64 or aarch64",
-    "rlimits": "use Linux",
-    "cgroup": "optional; delegate a memory cgroup: systemd-run --user --scope -p Delegate=memory, or cgroup v2 with a "
-    "writable /sys/fs/cgroup in the container",
+    "root": (
+        "a root of read-only libraries and a small /tmp; the machine's files are not there",
+        "allow mounting in the namespace: Docker: --security-opt apparmor=unconfined "
+        "--security-opt systempaths=unconfined",
+    ),
+    "uid": (
+        "an unprivileged user of its own per worker",
+        "give the container CAP_SETUID and CAP_SETGID and install Python where every user can read it, or run as an "
+        "ordinary user",
+    ),
+    "landlock": (
+        "files can be opened only below the libraries",
+        "use a kernel from 5.13 on with landlock among its lsm= modules; Docker: from 20.10.10 on",
+    ),
+    "seccomp": ("only harmless system calls", "use a kernel with CONFIG_SECCOMP_FILTER, on x86-64 or aarch64"),
+    "rlimits": ("address space, CPU time, file size, open files", "use Linux"),
 }
 _OPEN = "--security-opt apparmor=unconfined --security-opt systempaths=unconfined"
 _DOCKER_AS_USER = f"docker run --user 1000 --security-opt seccomp=unconfined {_OPEN} …"
 _DOCKER_AS_ROOT = f"docker run --cap-add SYS_ADMIN {_OPEN} …"
 _BY_A_CONTAINER = ("namespaces", "root", "uid")  # decided by its settings; the rest by the kernel, unless refused
-_PURPOSES = {
-    "namespaces": "no network, own processes, killed as a whole",
-    "root": "a root of read-only libraries and a small /tmp; the machine's files are not there",
-    "uid": "an unprivileged user of its own per worker",
-    "landlock": "files can be opened only below the libraries",
-    "seccomp": "only harmless system calls",
-    "rlimits": "address space, CPU time, file size, open files",
-    "cgroup": "memory of the whole worker, kernel memory included",
-}
 
 
 class SandboxUnavailable(RuntimeError):
@@ -51,11 +49,6 @@ class IsolationReport:
 
     applied: tuple[str, ...]
     missing: dict[str, tuple[str, str]]
-
-    @classmethod
-    def from_worker(cls, report: dict[str, Any]) -> Self:
-        """From the first frame that a worker sends."""
-        return cls(tuple(report["applied"]), {layer: (why[0], why[1]) for layer, why in report["missing"].items()})
 
     def lacking(self) -> list[str]:
         """The layers to add to reach the floor: seccomp, rlimits and (Landlock or a root of its own)."""
@@ -81,15 +74,15 @@ class IsolationReport:
     def explain(self, layer: str) -> str:
         """One line on a layer: in force, or why not and the remedy."""
         if layer in self.applied:
-            return f"{layer}: in force ({_PURPOSES[layer]})"
+            return f"{layer}: in force ({_LAYERS[layer][0]})"
         if layer == "uid" and layer not in self.missing:
             return "uid: not needed (the worker is not root)"
         name, message = self.missing.get(layer, ("", "not tried"))
-        return f"{layer}: missing: {name} {message}. Remedy: {_REMEDIES[layer]}"
+        return f"{layer}: missing: {name} {message}. Remedy: {_LAYERS[layer][1]}"
 
     def lines(self) -> list[str]:
         """One line for every layer."""
-        return [self.explain(layer) for layer in (*LAYERS, "cgroup")]
+        return [self.explain(layer) for layer in LAYERS]
 
     def container_recipe(self) -> str | None:
         """Whether and how a container would provide the missing layers; None if none is missing."""
@@ -109,4 +102,4 @@ class IsolationReport:
 
     def summary(self) -> str:
         """The layers in force, in one phrase."""
-        return "+".join(self.applied) if self.applied else "no isolation at all"
+        return "+".join(self.applied) or "nothing"

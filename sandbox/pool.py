@@ -7,12 +7,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from sandbox import isolation
 from sandbox.packages import find
 from sandbox.program import Program, TestOutcome, Usage, Verdict, classify
-from sandbox.worker_process import ALL_LAYERS, WorkerLost, WorkerProcess
+from sandbox.worker_process import WorkerLost, WorkerProcess
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +26,7 @@ class PoolClosed(RuntimeError):
 class Worker(Protocol):
     """What a pool drives: a process on this machine, or a rented machine. Used by one thread at a time."""
 
-    report: dict[str, Any]
-    """`applied` and `missing` layers of isolation."""
+    report: isolation.IsolationReport
 
     def judge(self, program: Program, known: dict[int, TestOutcome], usage: Usage) -> None:
         """Judge a program, adding to its outcomes and usage. Raises WorkerLost."""
@@ -58,7 +57,7 @@ class SandboxPool:
         min_isolation: str = "standard",
         *,
         packages: Sequence[str] = (),
-        layers: tuple[str, ...] = ALL_LAYERS,
+        layers: tuple[str, ...] = isolation.LAYERS,
     ) -> None:
         """Start the workers. All layers of isolation that this machine offers are applied.
 
@@ -90,7 +89,7 @@ class SandboxPool:
         except BaseException:
             first.kill()
             raise
-        self._layers_of_first = tuple(first.report["applied"])
+        self._layers_of_first = set(first.report.applied)
         self.isolation = self._isolation_of(first.report)
         self._threads = [
             threading.Thread(target=self._work, args=(slot,), name=f"sandbox-{slot}", daemon=True)
@@ -102,15 +101,14 @@ class SandboxPool:
     def _start_worker(self) -> Worker:
         return WorkerProcess(self._layers, self._packages)
 
-    def _check_isolation(self, report: dict[str, Any]) -> None:
-        isolation_report = isolation.IsolationReport.from_worker(report)
+    def _check_isolation(self, report: isolation.IsolationReport) -> None:
         if self._min_isolation == "none":
-            logger.warning("sandbox: min_isolation='none': programs run with %s", isolation_report.summary())
+            logger.warning("sandbox: min_isolation='none': programs run with %s", report.summary())
         else:
-            isolation_report.require_floor()
+            report.require_floor()
 
-    def _isolation_of(self, report: dict[str, Any]) -> str:
-        return f"{self._min_isolation}:{'+'.join(report['applied']) or 'nothing'}"
+    def _isolation_of(self, report: isolation.IsolationReport) -> str:
+        return f"{self._min_isolation}:{report.summary()}"
 
     def __enter__(self) -> Self:
         return self
@@ -245,7 +243,7 @@ class SandboxPool:
         worker = self._workers[slot]
         if worker is None:
             worker = self._workers[slot] = self._start_worker()
-            lacking = set(self._layers_of_first) - set(worker.report["applied"]) - {"cgroup"}
+            lacking = self._layers_of_first.difference(worker.report.applied)
             if lacking:
                 self._drop_worker(slot)
                 raise WorkerLost(f"a new worker lacks layers that the first one has: {', '.join(sorted(lacking))}")

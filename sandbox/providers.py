@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox.isolation import SandboxUnavailable
+from sandbox.isolation import IsolationReport, SandboxUnavailable
 from sandbox.pool import SandboxPool
 from sandbox.program import Program, TestOutcome, Usage
 from sandbox.worker_process import WorkerLost
@@ -138,7 +138,7 @@ class RemoteWorker:
         except BaseException:
             self.kill()
             raise
-        self.report: dict[str, Any] = {"applied": layers, "missing": {}}
+        self.report = IsolationReport(tuple(layers), {})
 
     def _upload(self, name: str, content: bytes) -> None:
         text = base64.b64encode(content).decode()
@@ -193,8 +193,8 @@ class RemotePool(SandboxPool):
                 time.sleep(self._RETRY_SECONDS * attempt)
         return RemoteWorker(self._rent)
 
-    def _isolation_of(self, report: dict[str, Any]) -> str:
-        return f"{self._provider}:{'+'.join(report['applied'])}"
+    def _isolation_of(self, report: IsolationReport) -> str:
+        return f"{self._provider}:{report.summary()}"
 
-    def _check_isolation(self, report: dict[str, Any]) -> None:
+    def _check_isolation(self, report: IsolationReport) -> None:
         """Whatever layers a machine offers inside come on top."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import errno
 import functools
 import marshal
 import os
@@ -17,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import lanes
-from sandbox.cgroup import MemoryCgroup
+from sandbox.isolation import IsolationReport
 from sandbox.packages import NO_PACKAGES, Packages
 from sandbox.program import Program, TestOutcome, Usage
-from sandbox.worker import confinement, wire
+from sandbox.worker import wire
 
 _START_SECONDS = 60.0  # generous: a hundred workers may start at once
 _GRACE_SECONDS = 10.0
@@ -101,30 +100,18 @@ class WorkerProcess:
         self._connection = ours
         self._frames = wire.Frames(ours)
         ours.settimeout(_START_SECONDS)
-        self._cgroup: MemoryCgroup | None = None
         self._ending = threading.Lock()
         self._is_ended = False
-        self.report: dict[str, Any]
         try:
-            refusal = self._enter_cgroup() if "cgroup" in layers else None  # before the worker forks anything
             ours.sendall(codes)
             given = {"names": list(packages.names), "paths": list(packages.paths)}
             wire.send(ours, {"layers": list(layers), "packages": given})
-            self.report = self._receive()
-            if self._cgroup is not None:
-                self.report["applied"].append("cgroup")
-            elif refusal is not None:
-                self.report["missing"]["cgroup"] = refusal
+            report = self._receive()
         except (wire.ConnectionClosed, TimeoutError, OSError) as error:
             raise WorkerLost(f"the worker did not start: {self._last_words() or error!r}") from error
+        missing = {layer: (why[0], why[1]) for layer, why in report["missing"].items()}
+        self.report = IsolationReport(tuple(report["applied"]), missing)
         self.start_seconds = time.monotonic() - started
-
-    def _enter_cgroup(self) -> tuple[str, str] | None:
-        try:
-            self._cgroup = MemoryCgroup.create(self.pid)
-        except OSError as error:
-            return errno.errorcode.get(error.errno or 0, "OSError"), f"{error.strerror} ({error.filename})"
-        return None
 
     @property
     def pid(self) -> int:
@@ -152,8 +139,6 @@ class WorkerProcess:
                     os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
             os.close(self._stderr)
-            if self._cgroup is not None:
-                self._cgroup.remove()
 
     def judge(self, program: Program, known: dict[int, TestOutcome], usage: Usage) -> None:
         """Judge a program; outcomes and usage are added as they arrive, so that a lost worker loses none.
@@ -180,8 +165,6 @@ class WorkerProcess:
             ]
             job["timeouts"] = sum(outcome.verdict == "timeout" for outcome in known.values())
             try:
-                if self._cgroup is not None:
-                    self._cgroup.limit((program.memory_mb << 20) + self.report["package_bytes"])
                 wire.send_job(self._connection, job)
                 if self._is_done(program, plans, known, usage, checker_is_new):
                     return
@@ -256,6 +239,3 @@ def _post_mortem(died: dict[str, Any], memory_bytes: int) -> tuple[int, TestOutc
     if number in _CRASHES:  # caused by the program's answer, which must not avoid a score
         return died["test"], TestOutcome("runtime_error", cpu, detail=f"judging crashed: {signal.Signals(number).name}")
     return died["test"], TestOutcome("internal_error", cpu, detail=f"the checker died with status {status:#x}")
-
-
-ALL_LAYERS = (*confinement.LAYERS, "cgroup")

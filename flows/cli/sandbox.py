@@ -21,16 +21,16 @@ app.add_typer(packages_app, name="packages")
 @app.command()
 def probe() -> None:
     """Show which layers of isolation this machine gives, and how to get the missing ones."""
-    from sandbox import IsolationReport
-    from sandbox.worker_process import ALL_LAYERS, WorkerLost, WorkerProcess
+    from sandbox.isolation import LAYERS
+    from sandbox.worker_process import WorkerLost, WorkerProcess
 
     try:
-        worker = WorkerProcess(ALL_LAYERS)
+        worker = WorkerProcess(LAYERS)
     except WorkerLost as error:
         errors.print(f"the sandbox does not start: {error}", markup=False)
         raise typer.Exit(1) from error
     worker.kill()
-    report = IsolationReport.from_worker(worker.report)
+    report = worker.report
     for line in report.lines():
         console.print(line, markup=False)
     if (recipe := report.container_recipe()) is not None:

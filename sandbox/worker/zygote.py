@@ -73,12 +73,7 @@ def main(connection: socket.socket) -> None:
     gc.collect()
     gc.freeze()  # otherwise the collector of every fork touches, and so copies, all of these pages
     layers.limit_own_resources()
-    report = {
-        "applied": layers.applied,
-        "missing": layers.missing,
-        "package_bytes": of_packages,
-    }
-    wire.send(connection, report)
+    wire.send(connection, {"applied": layers.applied, "missing": layers.missing})
     zygote.serve()
 
 

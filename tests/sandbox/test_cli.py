@@ -19,7 +19,7 @@ def program(tmp_path: Path) -> Path:
 
 def test_probe_names_every_layer() -> None:
     result = CliRunner().invoke(app, ["probe"])
-    for layer in ("namespaces", "root", "uid", "landlock", "seccomp", "rlimits", "cgroup"):
+    for layer in ("namespaces", "root", "uid", "landlock", "seccomp", "rlimits"):
         assert f"{layer}: " in result.output
     assert ("min_isolation=standard: yes" in result.output) == (result.exit_code == 0)
 
@@ -50,7 +50,7 @@ def test_probe_says_how_a_container_gives_what_is_missing(
 
 
 def test_probe_offers_no_container_where_none_helps() -> None:
-    assert IsolationReport(("root", "seccomp"), {"cgroup": REFUSED}).container_recipe() is None
+    assert IsolationReport(("root", "seccomp"), {}).container_recipe() is None
     absent = ("ENOSYS", "Function not implemented (landlock_create_ruleset)")
     recipe = IsolationReport(("root", "seccomp"), {"landlock": absent}).container_recipe()
     assert recipe == "A container would not help: it shares this machine's kernel, which lacks landlock."
