@@ -40,15 +40,6 @@ _MOST_KIB = 256 << 10  # what one program's answers leave behind, reference cycl
 _PHASES = {"compile": "syntax_error", "load": "runtime_error"}
 
 
-class _Spent(Exception):
-    """The rest of the tests need not run; `outcome` and `detail` say why."""
-
-    def __init__(self, outcome: str, detail: str) -> None:
-        super().__init__(detail)
-        self.outcome = outcome
-        self.detail = detail
-
-
 def main(confinement: Confinement, descriptors: list[int], progress: mmap.mmap, of_packages: int) -> None:
     """Body of the forked process. Never returns.
 
@@ -118,29 +109,26 @@ class Checker:
         self._wall, self._cpu = job["spent"]  # seconds that tests have taken
         self._usage: dict[str, Any] = {"cpu": 0.0, "peak_rss": 0, "stdout": b"", "stderr": b""}
         self._outcomes: list[list[Any]] = []
+        self._spent: tuple[str, str] | None = None  # outcome and detail of the tests that need not run
         self._flushed = time.monotonic()
 
     def run(self) -> None:
         """Judge the tests without an outcome, in the job's order; report outcomes as they come, then the totals."""
         packages.seed(self._job["seed"])
-        spent: _Spent | None = None
         for index in self._job["order"]:
             struct.pack_into("<i", self._progress, 0, index)
-            started, cpu = time.monotonic(), 0.0
+            started = time.monotonic()
             self._is_trusted = index >= len(self._job["plans"]) or self._job["plans"][index]["apart"]
-            if spent is None and self._timeouts >= MAX_TIMEOUTS:
-                spent = _Spent("timeout", f"not run: {MAX_TIMEOUTS} tests had timed out")
-            if spent is None and self._wall > 3 * self._job["wall_seconds"] + 5 * self._cpu:
-                spent = _Spent("timeout", f"not run: the tests before took {self._wall:.0f} s")
-            if spent is None:
+            if self._spent is None and self._timeouts >= MAX_TIMEOUTS:
+                self._spent = "timeout", f"not run: {MAX_TIMEOUTS} tests had timed out"
+            if self._spent is None and self._wall > 3 * self._job["wall_seconds"] + 5 * self._cpu:
+                self._spent = "timeout", f"not run: the tests before took {self._wall:.0f} s"
+            if self._spent is None:
                 signal.setitimer(signal.ITIMER_PROF, self._job["cpu_seconds"] + 0.05)
-                try:
-                    outcome, cpu, detail = self._judge(index)
-                except _Spent as error:
-                    spent = error
+                outcome, cpu, detail = self._judge(index)
                 signal.setitimer(signal.ITIMER_PROF, 0)
-            if spent is not None:
-                outcome, detail = spent.outcome, spent.detail
+            else:
+                (outcome, detail), cpu = self._spent, 0.0
             self._timeouts += outcome == "timeout"
             now = time.monotonic()
             self._wall, self._cpu = self._wall + now - started, self._cpu + cpu
@@ -160,25 +148,22 @@ class Checker:
 
     def _judge(self, index: int) -> tuple[str, float, str]:
         """(outcome, CPU seconds of the candidate, short detail) of one test, whatever its program breaks."""
+        plans = self._job["plans"]
         try:
-            return self._judged(index)
-        except (_Spent, OSError, wire.ConnectionClosed):  # the last two are the machine's fault
+            for _ in range(1 + _KILLS):
+                if index >= len(plans):
+                    outcome = self._judge_output(*self._job["stdin_tests"][index - len(plans)])
+                elif plans[index]["error"]:
+                    return "internal_error", 0.0, plans[index]["error"]
+                else:
+                    outcome = self._judge_test(plans[index])
+                if outcome[0] != KILLED:
+                    return outcome
+        except (OSError, wire.ConnectionClosed):  # the machine's fault
             raise
         except Exception as error:  # noqa: BLE001 - what one program alone causes is that program's failure
             self._end_session()
             return "runtime_error", 0.0, f"it cannot be judged: {_shown(error)} at {_place(error)}"
-
-    def _judged(self, index: int) -> tuple[str, float, str]:
-        plans = self._job["plans"]
-        for _ in range(1 + _KILLS):
-            if index >= len(plans):
-                outcome = self._judge_output(*self._job["stdin_tests"][index - len(plans)])
-            elif plans[index]["error"]:
-                return "internal_error", 0.0, plans[index]["error"]
-            else:
-                outcome = self._judge_test(plans[index])
-            if outcome[0] != KILLED:
-                return outcome
         return "runtime_error", outcome[1], f"{outcome[2]}, {1 + _KILLS} times"
 
     def _judge_test(self, plan: dict[str, Any]) -> tuple[str, float, str]:
@@ -191,9 +176,9 @@ class Checker:
         try:
             session = self._start()
         except CandidateFailed as failure:
-            if failure.outcome == KILLED:
-                return KILLED, 0.0, failure.detail
-            raise _Spent(failure.outcome, failure.detail) from None
+            if failure.outcome != KILLED:
+                self._spent = failure.outcome, failure.detail  # of the other tests, too
+            return failure.outcome, 0.0, failure.detail
         session.start_clock()
         if plan["apart"]:
             outcome, detail = self._run_apart(plan, session)
@@ -270,9 +255,9 @@ class Checker:
             return
         for name, text in zip(("stdout", "stderr"), self._session.output(), strict=True):
             self._usage[name] = (self._usage[name] + text)[:MAX_OUTPUT_BYTES]
-        assert self._session.usage is not None
-        self._usage["cpu"] += self._session.usage["cpu"]
-        self._usage["peak_rss"] = max(self._usage["peak_rss"], self._session.usage["peak_rss"])
+        usage = self._session.stop()
+        self._usage["cpu"] += usage["cpu"]
+        self._usage["peak_rss"] = max(self._usage["peak_rss"], usage["peak_rss"])
         self._session = None
 
     # Programs that read stdin and write stdout
@@ -280,28 +265,22 @@ class Checker:
     def _judge_output(self, stdin: str, expected: str) -> tuple[str, float, str]:
         self._end_session()
         outcome, detail = "accepted", ""
-        session = None
         try:
-            session = self._new_session(stdin)
-            failure = _load_failure(session.receive())
+            failure = _load_failure(self._new_session(stdin).receive())
+        except CandidateFailed as ended:
+            failure = ended
+        session = self._session
+        assert session is not None
+        # A script may exit with status 0 in any way it likes; its output decides.
+        if session.failure is None or session.stop()["status"] != 0:
             outcome, detail = failure.outcome, failure.detail
-        except CandidateFailed as failure:
-            # A script may exit with status 0 in any way it likes; its output decides.
-            session = self._session
-            assert session is not None
-            session.stop()
-            assert session.usage is not None
-            if session.usage["status"] != 0:
-                outcome, detail = failure.outcome, failure.detail
-        session.stop()
-        assert session.usage is not None
+        used = session.stop()["cpu"]
         limit = max(MAX_OUTPUT_BYTES, 2 * len(expected.encode("utf-8", "surrogatepass")) + 4096)
         written = session.written(limit)
         if written is None:
             outcome, detail = "output_limit", f"more than {limit} bytes of output"
         elif outcome == "accepted":
             outcome, detail = self._compared(stdin, expected, written.decode("utf-8", "replace"))
-        used = session.usage["cpu"]
         self._end_session()
         return outcome, used, detail
 

@@ -31,6 +31,8 @@ class Confinement:
     missing: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     pids: namespaces.PidNamespaces | None = None
     uids: tuple[int, int] | None = None  # of candidates, of checkers
+    # Two users that no other worker shares: RLIMIT_NPROC counts per user, and a user may signal its own processes.
+    _own_uids: tuple[int, int] = dataclasses.field(default_factory=lambda: _uids_of(os.getpid()))
     _rulesets: dict[bool, landlock.Ruleset] = dataclasses.field(default_factory=dict)  # by whether it is a checker's
     _readable: list[str] = dataclasses.field(default_factory=list)
     _filters: dict[bool, bytes] = dataclasses.field(default_factory=dict)
@@ -41,7 +43,7 @@ class Confinement:
         Forks when it enters a PID namespace: the caller continues in the child, which is the first process there.
         """
         self._readable = namespaces.library_paths()
-        own_uids = _uids_of_worker()
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)  # every fork inherits it: exec gains no privileges
         if "namespaces" in wanted:
             self._try("namespaces", self._enter_namespaces)
         if "root" in wanted and "namespaces" in self.applied:
@@ -52,17 +54,14 @@ class Confinement:
             self.missing["root"] = ("EPERM", "needs namespaces")
         self._readable += self.packages
         if "uid" in wanted and os.geteuid() == 0:
-            self.uids = own_uids
-            self._try("uid", self._check_uids)
+            self._try("uid", self._choose_uids)
         if "landlock" in wanted:
             self._try("landlock", self._create_rulesets)
         if "seccomp" in wanted:
             self._try("seccomp", self._check_seccomp)
         if "rlimits" in wanted:
             self.applied.append("rlimits")
-        # Every fork inherits both: exec gains no privileges, and processes of the same user cannot read its memory.
-        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # every fork inherits it: the same user cannot read its memory
 
     def _try(self, layer: str, apply: Callable[[], None]) -> None:
         try:
@@ -80,7 +79,7 @@ class Confinement:
                 namespaces.enter_plain_namespaces()
             except PermissionError:
                 # A root without CAP_SYS_ADMIN (a container's): a user namespace, but never one mapped to real root.
-                _become(_uids_of_worker()[0])
+                _become(self._own_uids[0])
                 self.applied.append("uid")
                 kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # the change of user gave /proc/self to root
                 namespaces.enter_user_namespace()
@@ -89,25 +88,19 @@ class Confinement:
         _continue_as_first_process()
         self.pids = namespaces.PidNamespaces()
 
-    def _check_uids(self) -> None:
+    def _choose_uids(self) -> None:
         """Find a uid that this user namespace maps and that can still import, trying each in a child."""
-        error = 0
-        for uids in (self.uids, (_NOBODY, _NOBODY)):
-            child = os.fork()
-            if child == 0:
-                try:
-                    assert uids is not None
-                    _become(uids[0])
-                    for place in (os.path.dirname(os.__file__), *self.packages):
-                        os.listdir(place)
-                except OSError as refusal:
-                    error = refusal.errno or 1
-                os._exit(error)
-            error = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+        def read_libraries() -> None:
+            _become(uids[0])
+            for place in (os.path.dirname(os.__file__), *self.packages):
+                os.listdir(place)
+
+        for uids in (self._own_uids, (_NOBODY, _NOBODY)):
+            error = _try_in_child(read_libraries)
             if error == 0:
                 self.uids = uids
                 return
-        self.uids = None
         raise OSError(error, os.strerror(error), "setresuid, then reading the standard library and packages")
 
     def _check_seccomp(self) -> None:
@@ -115,17 +108,9 @@ class Confinement:
             # A checker may signal nobody, a candidate only itself: process 1 of its PID namespace, if it has one.
             pid = None if is_checker else 1 if self.pids is not None else seccomp.ANY_PID
             self._filters[is_checker] = seccomp.build_filter(pid, may_receive_fds=is_checker)
-        child = os.fork()
-        if child == 0:
-            try:
-                kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-                seccomp.install(self._filters[False])
-                os._exit(0)
-            except OSError as error:
-                os._exit(error.errno or 1)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        if status != 0:
-            raise OSError(status, os.strerror(status), "seccomp")
+        error = _try_in_child(lambda: seccomp.install(self._filters[False]))
+        if error:
+            raise OSError(error, os.strerror(error), "seccomp")
 
     def _create_rulesets(self) -> None:
         readable, writable, listed = self._readable, ["/tmp"], []
@@ -190,10 +175,24 @@ class Confinement:
             seccomp.install(allowed)
 
 
-def _uids_of_worker() -> tuple[int, int]:
-    """Two users that no other worker shares: RLIMIT_NPROC counts per user, and a user may signal its own processes."""
-    base = 2_000_000_000 + 2 * (os.getpid() % 70_000_000)
+def _uids_of(pid: int) -> tuple[int, int]:
+    base = 2_000_000_000 + 2 * (pid % 70_000_000)
     return base, base + 1
+
+
+def _try_in_child(act: Callable[[], None]) -> int:
+    """The errno with which something fails that cannot be undone; 0 if it works."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            act()
+            status = 0
+        except OSError as error:
+            status = error.errno or 1
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _keep_only(fds: Sequence[int]) -> None:

@@ -126,35 +126,30 @@ class Session:
                 return
 
     def _died(self) -> CandidateFailed:
-        self.stop(is_ending=True)
-        assert self.usage is not None
-        status = self.usage["status"]
+        usage = self.stop(is_ending=True)
+        status = usage["status"]
         if status == ALIVE:
-            self.failure = CandidateFailed("runtime_error", "the program closed its connection")
-            return self.failure
+            return self.fail("runtime_error", "the program closed its connection")
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         # A PID namespace's first process never sees SIGXCPU, and RLIMIT_CPU then kills: usage tells them apart.
         if number == signal.SIGXCPU or (number == signal.SIGKILL and self.used() >= self._cpu_seconds):
-            self.failure = CandidateFailed("timeout", f"more than {self._cpu_seconds:g} s of CPU time")
-        elif number == signal.SIGKILL and self.usage["peak_rss"] > self._memory_bytes // 2:
-            self.failure = CandidateFailed("memory", "killed, most likely by the kernel: out of memory")
-        elif number == signal.SIGKILL:  # no candidate can send it to itself
-            self.failure = CandidateFailed(KILLED, "the program's process was killed by something outside")
-        elif number:
-            name = signal.Signals(number).name
-            self.failure = CandidateFailed("runtime_error", f"the program's process was ended by {name}")
-        elif os.WEXITSTATUS(status) == EXIT_OUT_OF_MEMORY:
-            self.failure = CandidateFailed("memory", "out of memory")
-        else:
-            ended = f"the program ended its process with status {os.WEXITSTATUS(status)}"
-            self.failure = CandidateFailed("runtime_error", ended)
-        return self.failure
+            return self.fail("timeout", f"more than {self._cpu_seconds:g} s of CPU time")
+        if number == signal.SIGKILL and usage["peak_rss"] > self._memory_bytes // 2:
+            return self.fail("memory", "killed, most likely by the kernel: out of memory")
+        if number == signal.SIGKILL:  # no candidate can send it to itself
+            return self.fail(KILLED, "the program's process was killed by something outside")
+        if number:
+            return self.fail("runtime_error", f"the program's process was ended by {signal.Signals(number).name}")
+        if os.WEXITSTATUS(status) == EXIT_OUT_OF_MEMORY:
+            return self.fail("memory", "out of memory")
+        return self.fail("runtime_error", f"the program ended its process with status {os.WEXITSTATUS(status)}")
 
-    def stop(self, is_ending: bool = False) -> None:
-        """Kill the candidate, if it lives, and record its usage."""
+    def stop(self, is_ending: bool = False) -> dict[str, Any]:
+        """Kill the candidate, if it lives; its usage."""
         if self.usage is None:
             self.usage = self._zygote.kill(is_ending)
             self._connection.close()
+        return self.usage
 
     def output(self, limit: int = MAX_OUTPUT_BYTES) -> tuple[bytes, bytes]:
         """What it wrote to stdout and stderr, at most limit bytes each. Ends the session."""

@@ -1,14 +1,15 @@
 """System-call numbers of the two supported machines, and the calls a judged program may make.
 
 The numbers are those of the kernel's `unistd.h` (x86-64 and the generic table that aarch64 uses); None where a machine
-lacks the call. Anything not in ALLOWED, nor in the conditional rules of `seccomp.py`, fails with EPERM.
+lacks the call. Anything not in ALLOWED, nor in CONDITIONAL, fails with EPERM.
 """
 
 import functools
 import os
 
-# name: (x86-64, aarch64)
-NUMBERS: dict[str, tuple[int | None, int | None]] = {
+Numbers = dict[str, tuple[int | None, int | None]]
+"""name: (x86-64, aarch64)"""
+ALLOWED: Numbers = {
     "read": (0, 63), "write": (1, 64), "open": (2, None), "close": (3, 57), "stat": (4, None), "fstat": (5, 80),
     "lstat": (6, None), "newfstatat": (262, 79), "statx": (332, 291), "poll": (7, None), "ppoll": (271, 73),
     "lseek": (8, 62), "mmap": (9, 222), "mprotect": (10, 226), "munmap": (11, 215), "brk": (12, 214),
@@ -32,27 +33,20 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "sched_getaffinity": (204, 123), "openat": (257, 56), "getrandom": (318, 278), "epoll_create1": (291, 20),
     "epoll_ctl": (233, 21), "epoll_wait": (232, None), "epoll_pwait": (281, 22), "eventfd2": (290, 19),
     "recvfrom": (45, 207), "getsockname": (51, 204), "shutdown": (48, 210),
-    # Allowed under conditions on their arguments, or only to the checker.
+}  # fmt: skip
+CONDITIONAL: Numbers = {  # on their arguments, or only for the checker: seccomp.py
     "recvmsg": (47, 212), "socketpair": (53, 199), "sendto": (44, 206), "clone": (56, 220), "clone3": (435, 435),
     "ioctl": (16, 29), "fcntl": (72, 25), "prlimit64": (302, 261), "kill": (62, 129), "tkill": (200, 130),
     "tgkill": (234, 131),
     # Never executed, but answered as copying a file needs it.
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "utimensat": (280, 88),
     "listxattr": (194, 11), "llistxattr": (195, 12), "flistxattr": (196, 13),
-    # Used by the worker itself before it confines a process; never allowed afterwards.
+}  # fmt: skip
+WORKER_ONLY: Numbers = {  # before it confines a process, never afterwards
     "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445), "landlock_restrict_self": (446, 446),
     "seccomp": (317, 277), "mount_setattr": (442, 442), "pivot_root": (155, 41),
 }  # fmt: skip
-
-_CONDITIONAL = (
-    "statx", "open", "openat", "recvmsg", "socketpair", "sendto", "clone", "clone3", "ioctl", "fcntl", "prlimit64",
-    "kill", "tkill", "tgkill", "chmod", "fchmod", "fchmodat", "fchmodat2", "utimensat", "listxattr", "llistxattr",
-    "flistxattr",
-)  # fmt: skip
-_WORKER_ONLY = (
-    "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self", "seccomp", "mount_setattr", "pivot_root",
-)  # fmt: skip
-ALLOWED = tuple(name for name in NUMBERS if name not in _CONDITIONAL and name not in _WORKER_ONLY)
+NUMBERS = ALLOWED | CONDITIONAL | WORKER_ONLY
 
 # Machine name as `uname -m` says it: (column of NUMBERS, AUDIT_ARCH constant that a filter sees).
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7), "arm64": (1, 0xC00000B7)}

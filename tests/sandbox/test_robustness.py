@@ -124,11 +124,11 @@ def test_a_checker_killed_from_outside_is_our_failure_and_out_of_memory_is_the_t
 def test_what_goes_wrong_in_judging_is_the_programs_failure_but_for_what_fails_on_the_machine(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: Checker, index: int) -> tuple[str, float, str]:
+    def fail(self: Checker, plan: dict[str, Any]) -> tuple[str, float, str]:
         raise error
 
-    monkeypatch.setattr(Checker, "_judged", fail)
-    checker = Checker({"plans": [], "timeouts": 0, "spent": [0.0, 0.0]}, None, None, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(Checker, "_judge_test", fail)
+    checker = Checker({"plans": [{"error": ""}], "timeouts": 0, "spent": [0.0, 0.0]}, None, None, None)  # type: ignore[arg-type]
     if isinstance(error, OSError):
         with pytest.raises(OSError, match="no space"):
             checker._judge(0)

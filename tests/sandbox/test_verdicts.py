@@ -332,7 +332,7 @@ def test_a_checker_leaves_nothing_behind(pool: SandboxPool) -> None:
     """A worker judges many programs, and what a checker runs may come from one of them."""
     setting = "import decimal\ndecimal.getcontext().prec = 3\ndef check(i, e, o): return True"
     evaluating = "import sys\ndef check(i, e, o): return eval(o) == 1"
-    forgery = "setattr(sys.modules['worker.checker'].Checker, '_judged', lambda *a: ('accepted', 0.0, '')) or 1"
+    forgery = "setattr(sys.modules['worker.checker'].Checker, '_judge', lambda *a: ('accepted', 0.0, '')) or 1"
     precise = "from decimal import Decimal\ndef f(x): return Decimal('1.23456789')"
     verdicts = pool.run(
         [
