@@ -137,7 +137,8 @@ def test_the_filter_of_both_machines(machine: tuple[int, int]) -> None:
     assert ask("clone", 0x3D0F00) == ALLOW  # a thread
     assert ask("clone", 0x1200011) == EPERM  # a process
     assert ask("clone", 0x3D0F00 | 0x10000000) == EPERM  # a thread in a new user namespace
-    assert ask("clone3", 0) == ENOSYS
+    assert ask("clone3", 0) == ask("statx", 0) == ENOSYS
+    assert (ask("openat", 0, 0, 0x42), ask("openat", 0, 0, 0x410042)) == (ALLOW, EPERM)  # O_TMPFILE
     assert (ask("kill", 77), ask("kill", 78), ask("kill", 2**64 - 1), ask("kill", 0)) == (ALLOW, EPERM, EPERM, EPERM)
     assert (ask("fcntl", 1, 4), ask("fcntl", 1, 8), ask("fcntl", 1, 10)) == (ALLOW, EPERM, EPERM)  # F_SETOWN, F_SETSIG
     assert (ask("ioctl", 0, 0x5421), ask("ioctl", 0, 0x5412)) == (ALLOW, ENOTTY)  # TIOCSTI
