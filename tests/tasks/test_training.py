@@ -17,7 +17,7 @@ from ares.runs.step import Step
 from ares.step.collate import token_batch
 from ares.step.metrics import evaluation_metrics
 from ares.step.refill import Refill
-from ares.step.rows import GREEDY
+from ares.step.rows import GREEDY, sampled_rows
 from tasks.mismatch import EngineMismatch, check_draw, check_mismatch, compare
 from tasks.training import (
     Experience,
@@ -36,51 +36,29 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run.open(config("rollout.prompts=3", "learner.global_batch_prompts=3"), "r", tmp_path_factory.mktemp("runs"))
 
 
-def written(run: Run, purpose: str, groups: list[dict[int, float | None]], shards: int = 1) -> Samples:
-    """Rollouts and scores in the store: one group per dict of sample number → accuracy, shuffled within each shard."""
-    problems = run.problems(purpose).frame
-    table = [
-        {
-            "id": problems["id"][slot], "slot": slot, "sample": sample, "accuracy": accuracy, "format": 1.0,
-            "token_ids": [5] * (sample + 2), "log_probs": [-0.5] * (sample + 2), "response": f"{slot}/{sample}",
-            "finish_reason": "length" if sample == 1 else "stop",
-        }
-        for slot, group in enumerate(groups)
-        for sample, accuracy in group.items()
-    ]  # fmt: skip
-    whole = pd.DataFrame(table).astype({"accuracy": "Float64"}).sample(frac=1.0, random_state=0)
-    samples = Samples(rollouts=[], scores=[], slots=[])
-    for shard in range(shards):
-        part = whole[whole["slot"] % shards == shard]
-        scored = part[["id", "slot", "sample", "accuracy", "format"]][::-1]
-        samples.rollouts.append(
-            run.store.write_rows(f"rollout-{shard}.parquet", part.drop(columns=["accuracy", "format"]))
-        )
-        samples.scores.append(run.store.write_rows(f"score-{shard}.parquet", scored))
-    return samples
-
-
-# ---- shape ---------------------------------------------------------------------------------------------------------
-
 ACCURACIES: list[list[float | None]] = [[1, 1, 1, 0], [1, 0, None, 0], [0, 0, 0, 1]]
 
 
-def stored(run: Run, accuracies: list[list[float | None]], parts: int = 1) -> tuple[Samples, list[Experience]]:
-    """Samples of the run's first problems, and what the learner found of each part of them, in the run's store."""
-    table = rows(accuracies)
-    table = table.assign(id=table["slot"].map(run.train_set.frame["id"]), response="…")
-    learner, samples, batches = Learner(run.config), Samples(rollouts=[], scores=[], slots=[]), []
-    for part in range(parts):
-        mine = table[table["slot"] * parts // len(accuracies) == part].reset_index(drop=True)
-        sampled = mine[["id", "slot", "sample", "token_ids", "log_probs", "response", "finish_reason"]]
-        scored = mine[["id", "slot", "sample", "accuracy", "format"]].astype({"accuracy": "Float64"})
-        name = f"{parts}-{part}"
-        samples.rollouts.append(run.store.write_rows(f"rollout-{name}.parquet", sampled))
-        samples.scores.append(run.store.write_rows(f"score-{name}.parquet", scored))
-        prompts = mine["id"].map(run.train_set.frame.set_index("id")["prompt_token_ids"])
-        batch = token_batch(mine.assign(prompt_token_ids=prompts), run.pad_id)
-        measured = run.store.write_file(f"{name}.safetensors", learner.experience(batch).save)
-        batches.append(Experience(rollouts=samples.rollouts[-1:], slots=[], measured=measured))
+def written(run: Run, purpose: str, table: pd.DataFrame, shards: int = 1) -> Samples:
+    """Rollouts and scores of rows of the first problems in the run's store."""
+    table = table.assign(id=table["slot"].map(run.problems(purpose).frame["id"]), response="…")
+    samples = Samples(rollouts=[], scores=[], slots=[])
+    for shard in range(shards):
+        part = table[table["slot"] * shards // (table["slot"].max() + 1) == shard].reset_index(drop=True)
+        sampled = part[["id", "slot", "sample", "token_ids", "log_probs", "response", "finish_reason"]]
+        scored = part[["id", "slot", "sample", "accuracy", "format"]].astype({"accuracy": "Float64"})[::-1]
+        samples.rollouts.append(run.store.write_rows(f"rollout-{shards}-{shard}.parquet", sampled))
+        samples.scores.append(run.store.write_rows(f"score-{shards}-{shard}.parquet", scored))
+    return samples
+
+
+def stored(run: Run, accuracies: list[list[float | None]], shards: int = 1) -> tuple[Samples, list[Experience]]:
+    """Samples of the run's first problems, and what the learner found of each shard of them, in the run's store."""
+    samples, batches = written(run, "rollout", rows(accuracies), shards), []
+    for rollout in samples.rollouts:
+        batch = token_batch(sampled_rows([run.store.read_rows(rollout)], run.train_set), run.pad_id)
+        measured = run.store.write_file(f"{rollout.path}.safetensors", Learner(run.config).experience(batch).save)
+        batches.append(Experience(rollouts=[rollout], slots=[], measured=measured))
     return samples, batches
 
 
@@ -181,14 +159,12 @@ def test_a_first_turn_is_credited_with_second_turns_that_are_not_trained_on(tmp_
 
 
 def test_an_evaluation_measures_what_was_graded_and_the_lengths_of_all(run: Run) -> None:
-    groups: list[dict[int, float | None]] = [
-        {0: 1, 1: 1, 2: 1}, {0: 0, 1: 1, 2: None}, {0: 0, 1: 0, 2: 0}, {0: None, 1: None, 2: None},
-    ]  # fmt: skip
-    samples = written(run, "validation", groups, shards=2)
+    accuracies: list[list[float | None]] = [[1, 1, 1], [0, 1, None], [0, 0, 0], [None] * 3]
+    samples = written(run, "validation", rows(accuracies, [[2, 8, 5]] * 4), shards=2)
     evaluated = asyncio.run(evaluate.function(run.step(20), samples))
     assert evaluated.accuracy == evaluated.metrics["val/accuracy"] == pytest.approx(4 / 8)
     assert evaluated.metrics["val/pass_at_n"] == pytest.approx(2 / 3)
-    assert evaluated.mean_length == evaluated.metrics["val/response_length"] == 3.0
+    assert evaluated.mean_length == evaluated.metrics["val/response_length"] == 5.0
     assert evaluated.metrics["val/clip_ratio"] == pytest.approx(1 / 3)
     assert [evaluated.metrics[f"val/{bucket}_share"] for bucket in ("easy", "medium", "hard")] == pytest.approx(
         [1 / 3] * 3
@@ -217,7 +193,7 @@ def test_held_out_sets_with_names_are_measured_together_and_each() -> None:
 
 
 def test_an_engine_that_samples_from_other_weights_stops_the_run_and_its_samples_are_drawn_again(run: Run) -> None:
-    samples = written(run, "rollout", [{0: 1.0, 1: 0.0}])
+    samples = written(run, "rollout", rows([[1, 0]]))
     check_mismatch(run.step(3), samples.rollouts, {"mismatch/logprob_diff_mean": 0.019})
     assert run.store.intact(samples.rollouts)
     with pytest.raises(EngineMismatch, match=r"step 3.*0\.12 nats.*max_mismatch=0\.02"):
@@ -241,16 +217,16 @@ class Observer:
 
 
 def test_of_a_bootstrap_or_an_evaluation_responses_from_all_over_it_are_compared(run: Run) -> None:
-    samples = written(run, "validation", [{GREEDY: 1.0, 0: 1.0, 1: 0.0, 2: 0.0, 3: 0.0} for _ in range(40)], shards=10)
+    table = rows([[1, 1, 0, 0, 0]] * 40)
+    samples = written(run, "validation", table.assign(sample=table["sample"] + GREEDY), shards=10)
     run.workers = looking = Observer(0.01)  # type: ignore[assignment]
     asyncio.run(compare.function(run.step(4), samples.rollouts, "validation", 0.7))
-    ((version, rows, temperature),) = looking.seen
-    assert (version, temperature, len(rows)) == (4, 0.7, 64)
-    assert GREEDY not in rows.non_tensor_batch["sample"]
-    slots = rows.non_tensor_batch["uid"].astype(int)
-    assert len(set(slots % 10)) == 8  # shards, the first and the last among them
-    assert {0, 9} <= set(slots % 10)
-    assert rows.tensor("engine_log_probs").sum() == -0.5 * rows.tensor("response_mask").sum()
+    ((version, shown, temperature),) = looking.seen
+    assert (version, temperature, len(shown)) == (4, 0.7, 64)
+    assert GREEDY not in shown.non_tensor_batch["sample"]
+    shards = set(shown.non_tensor_batch["uid"].astype(int) // 4)
+    assert len(shards) == 8
+    assert {0, 9} <= shards
     run.config = config("rollout.max_mismatch=null")
     assert asyncio.run(check_draw(run.step(5), samples.rollouts, "validation", 0.7)) == {}
     assert len(looking.seen) == 1

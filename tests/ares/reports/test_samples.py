@@ -43,20 +43,16 @@ def test_in_eighty_columns_every_title_and_every_cell_is_whole(monkeypatch: pyte
     assert titles == "".join(sorted(whole.replace(" ", "")))  # folded, and no letter lost
 
 
-@pytest.mark.parametrize("name", ["[train] 12", "a[/INST]", ":smile: 1"])
-def test_an_id_that_looks_like_markup_is_shown_as_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = {"id": name, "sample": 0, "reward": 1.0, "tokens": 3, "truncated": False}
-    monkeypatch.setattr("ares.reports.samples.step_samples", lambda run, step: pd.DataFrame([row]))
-    file = io.StringIO()
-    Console(file=file, width=200).print(samples_table("short", 1))
-    assert file.getvalue().splitlines()[-1].startswith(f"{name} 0")
-
-
-@pytest.mark.parametrize("width", [30, 200])
-def test_a_function_called_as_a_column_has_a_column_of_its_own(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("width", [40, 200])
+def test_an_id_that_looks_like_markup_and_a_function_called_as_a_column_are_shown_as_they_are(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two columns of one title were one: the titles stood above others' cells, or folding them was a traceback."""
-    row = {"id": "a", "sample": 0, "score_reward": 0.25, "reward": 1.0, "tokens": 3, "truncated": False}
+    row = {"id": "[/b] :smile:", "sample": 0, "score_reward": 0.25, "reward": 1.0, "tokens": 3, "truncated": False}
     monkeypatch.setattr("ares.reports.samples.step_samples", lambda run, step: pd.DataFrame([row]))
     table = samples_table("short", 1, width)
     assert [str(column.header) for column in table.columns][2:4] == ["reward", "reward"]
     assert len(table.columns) == len(row)
+    file = io.StringIO()
+    Console(file=file, width=200).print(table)
+    assert file.getvalue().splitlines()[-1].startswith("[/b] :smile: 0")

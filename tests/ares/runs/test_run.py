@@ -101,26 +101,18 @@ def test_an_ablation_of_programs_that_is_only_listed_starts_no_sandbox(
     assert sandboxes == []
 
 
-def test_an_opened_run_has_one_sandbox_until_it_is_closed(tmp_path: Path, sandboxes: list[RecordedSandbox]) -> None:
+def test_an_opened_run_and_an_evaluation_have_one_sandbox_until_they_are_closed(
+    tmp_path: Path, sandboxes: list[RecordedSandbox], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = Run.open(code_config(), "open", tmp_path)
     assert [sandbox.is_open for sandbox in sandboxes] == [True]
     run.close()
-    assert [sandbox.is_open for sandbox in sandboxes] == [False]
-
-
-def test_a_run_that_cannot_be_opened_leaves_no_sandbox(tmp_path: Path, sandboxes: list[RecordedSandbox]) -> None:
     with RunStore(tmp_path / "held").lock(), pytest.raises(StoreError):
         Run.open(code_config(), "held", tmp_path)
-    assert not any(sandbox.is_open for sandbox in sandboxes)
-
-
-def test_an_evaluation_has_one_sandbox(
-    tmp_path: Path, sandboxes: list[RecordedSandbox], monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("ARES_RUNS", str(tmp_path))
     request = EvaluationRequest(target=code_config().model.path, profile="tiny-code", max_problems=2)
     Evaluation.open(request).run.close()
-    assert [sandbox.is_open for sandbox in sandboxes] == [False]
+    assert [sandbox.is_open for sandbox in sandboxes] == [False] * 3
 
 
 def test_a_plan_is_made_by_the_state_that_later_steps_sample_with_and_changes_nothing_else(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from ares.learner.learner import Learner
-from ares.reports.samples import reward_line, sample_report, samples_table
+from ares.reports.samples import sample_report, samples_table
 from ares.runs.run import Run
 from ares.runs.status import run_status
 from ares.step.collate import readable_rows
@@ -126,21 +126,6 @@ def test_a_report_explains_the_reward_by_its_parts(step_of_a_run: tuple[Run, Com
     assert row["reward"] == pytest.approx(sum(parts))
 
 
-def summed(line: str) -> tuple[float, float]:
-    """The reward in a line, and the sum of the parts that it names."""
-    total, parts = line.removeprefix("reward ").split(" = ")
-    return float(total), sum(float(part.split()[-1]) for part in parts.split(" + "))
-
-
-@pytest.mark.parametrize("is_code", [False, True])
-def test_every_part_that_is_stored_is_in_the_sum_a_part_that_is_new_too(is_code: bool) -> None:
-    row: dict[str, Any] = {"reward": 1.75, "accuracy": 1.0, "truncated": False, "reward_brevity": 0.25}
-    row |= {"reward_code": 1.5, "test_outcomes": ["accepted"]} if is_code else {"reward_entropy_score": 0.5}
-    line = reward_line(row, {})
-    assert "reward_brevity +0.2500" in line
-    assert summed(line) == (1.75, 1.75)
-
-
 def test_a_report_of_an_unscored_sample_shows_no_reward() -> None:
     shown = sample_report("short", 1, "p1", 2)
     assert "answer 6" in shown
@@ -156,16 +141,3 @@ def test_what_is_missing_is_an_error_that_names_it() -> None:
     ):
         with pytest.raises(StoreError, match=said):
             call()
-
-
-def test_damaged_samples_are_reported_and_not_shown(step_of_a_run: tuple[Run, Commit]) -> None:
-    run, commit = step_of_a_run
-    path = run.store.directory / commit.artifacts["samples"].path
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1])
-    try:
-        with pytest.raises(StoreError, match="has changed since it was written"):
-            samples_table("short", 1)
-    finally:
-        path.write_bytes(whole)
-    assert "8 samples" in text(samples_table("short", 1))

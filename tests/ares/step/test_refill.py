@@ -43,15 +43,9 @@ GROUPS: tuple[list[float | None], ...] = (
 )
 
 
-def test_groups_that_are_neither_all_right_nor_all_wrong_are_kept() -> None:
+def test_groups_with_an_accuracy_within_the_bounds_are_kept_or_without_filtering_all_with_two_scores() -> None:
     assert kept(groups_of(*GROUPS)) == [1, 3, 5]
-
-
-def test_without_filtering_every_group_with_two_scores_is_kept() -> None:
     assert kept(groups_of(*GROUPS), enabled=False) == [0, 1, 2, 3, 5, 6]
-
-
-def test_the_bounds_are_exclusive() -> None:
     assert kept(groups_of([0, 0, 0, 1], [0, 1], [1, 1, 1, 0]), low=0.25, high=0.75) == [1]
 
 

@@ -64,13 +64,6 @@ def test_the_design_decides_what_a_verdict_is_worth(design: str, expected: list[
     assert worth(rows, code(f"reward.code.design={design}")) == expected
 
 
-def test_math_is_worth_its_accuracy_and_nothing_where_there_is_none() -> None:
-    rows = pd.DataFrame({"sample": [0, 1, 2], "accuracy": pd.array([1.0, None, 0.0], dtype="Float64")})
-    accuracies = parts_of(rows, config())["accuracy"]
-    assert accuracies[[0, 2]].tolist() == [1.0, 0.0]
-    assert np.isnan(accuracies[1])
-
-
 def test_truncated_and_unscored_programs_have_no_reward_unless_the_profile_lets_them_count() -> None:
     rows = judged("accepted", "wrong_answer", "internal_error", "accepted", cut=(1, 3))
     assert np.isnan(worth(rows, code())).tolist() == [False, True, True, True]

@@ -1,23 +1,18 @@
 """Artifacts: written whole or not at all, and checked when they are read."""
 
 import os
-import resource
 import shutil
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 from pyarrow import ArrowNotImplementedError
 from safetensors import SafetensorError
-from safetensors.torch import save_file
 
 from ares.store.files import remove_tree
 from ares.store.sealed_lines import Journal
-from ares.store.store import DamagedArtifact, Ref, RunStore, StoreError
+from ares.store.store import DamagedArtifact, RunStore, StoreError
 from tests.ares.store_builders import KINDS, READERS, ROWS, WRITERS, chain, commit, everything, fill
 
 
@@ -102,33 +97,6 @@ def test_a_writer_that_fails_midway_leaves_what_was_there(store: RunStore) -> No
     assert everything(store) == ["f/b.txt", "f/inner/a.txt"]
 
 
-@contextmanager
-def no_file_larger_than(size: int) -> Iterator[None]:
-    """The kernel refuses to write more, as a full disk does (with another error number)."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
-
-
-BIG: dict[str, Callable[[RunStore, str], Ref]] = {
-    "rows": lambda store, path: store.write_rows(path, pd.DataFrame({"a": torch.randn(10_000).numpy()})),
-    "tensors": lambda store, path: store.write_folder(path, lambda f: save_file({"a": torch.zeros(10_000)}, f / "a")),
-}
-
-
-@pytest.mark.parametrize("kind", BIG)
-def test_a_write_that_the_file_system_refuses_is_a_clear_error_and_leaves_nothing(kind: str, store: RunStore) -> None:
-    with no_file_larger_than(4096), pytest.raises(StoreError, match=r"x: cannot be written"):
-        BIG[kind](store, "x")
-    assert everything(store) == []
-    assert store.intact([BIG[kind](store, "x")])
-
-
 def test_a_full_disk_is_reported_with_its_remedy_whichever_library_wrote(store: RunStore) -> None:
     def fails(error: Exception) -> Callable[[Path], None]:
         def write(folder: Path) -> None:
@@ -140,6 +108,7 @@ def test_a_full_disk_is_reported_with_its_remedy_whichever_library_wrote(store: 
     for error in (OSError(28, "No space left on device"), rust):
         with pytest.raises(StoreError, match=r"The disk is full \([\d,]+ bytes free\): free some space"):
             store.write_folder("f", fails(error))
+    assert everything(store) == []
 
 
 @pytest.fixture

@@ -75,35 +75,21 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         Journal(tmp_path / "file" / "rollout.journal", "key").add(rows(0))
 
 
-def test_a_result_is_found_under_its_key_alone(tmp_path: Path) -> None:
-    memo = Memo(tmp_path / "steps" / "phases.jsonl")
+def test_the_last_result_under_a_key_is_found_and_those_of_phases_are_told_apart(tmp_path: Path) -> None:
+    written: list[Path] = []
+    memo = Memo(tmp_path / "steps" / "phases.jsonl", written.append)
     assert memo.find("a") is None
-    memo.keep(kept("a", rows=1))
-    memo.keep(kept("b", rows=2))
+    for key, phase, number in (("a", "rollout", 1), ("b", "score", 2), ("a", "rollout", 3), ("c", "shape", 4)):
+        memo.keep(kept(key, phase, rows=number))
     for read in (memo, Memo(memo.path)):
-        assert [read.find(key) for key in "abc"] == [{"rows": 1}, {"rows": 2}, None]
-
-
-def test_a_result_that_was_found_again_replaces_the_first(tmp_path: Path) -> None:
-    memo = Memo(tmp_path / "phases.jsonl")
-    for rows in (1, 2):
-        memo.keep(kept("a", rows=rows))
-    assert Memo(memo.path).find("a") == {"rows": 2}
-    assert len(Memo(memo.path).of_phases(["rollout"])) == 1
+        assert [read.find(key) for key in "abcd"] == [{"rows": 3}, {"rows": 2}, {"rows": 4}, None]
+        assert [each.phase for each in read.of_phases(("rollout", "shape"))] == ["rollout", "shape"]
+    assert written == [memo.path] * 4
 
 
 def test_a_result_names_its_artifacts_wherever_they_stand() -> None:
     ref = REF.model_dump()
     assert kept("a", batch=ref, samples=[{"rollouts": [ref, ref]}], metrics={"x": 1.0}).refs() == [REF] * 3
-
-
-def test_results_are_told_apart_by_phase(tmp_path: Path) -> None:
-    written: list[Path] = []
-    memo = Memo(tmp_path / "phases.jsonl", written.append)
-    for phase in ("rollout", "score", "shape"):
-        memo.keep(kept(f"key of {phase}", phase))
-    assert [each.phase for each in memo.of_phases(("rollout", "shape"))] == ["rollout", "shape"]
-    assert written == [memo.path] * 3
 
 
 def test_what_was_added_is_found_to_the_bit(tmp_path: Path) -> None:
