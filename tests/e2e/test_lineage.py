@@ -99,8 +99,6 @@ def test_gc_keeps_what_a_resume_needs_and_what_people_read(copy: RunStore) -> No
     from ares.runs.retention import prune
 
     (copy.directory / "steps/000004/.batch.1.partial").mkdir()
-    (copy.directory / "results").mkdir()
-    (copy.directory / "results/000002-rollout-0123").write_text("of a run from before 2026-11-25")
     before = {path for path in copy.directory.rglob("*") if path.is_file()}
     listed = prune(copy, dry_run=True)
     assert {path for path in copy.directory.rglob("*") if path.is_file()} == before
@@ -111,7 +109,7 @@ def test_gc_keeps_what_a_resume_needs_and_what_people_read(copy: RunStore) -> No
         "steps/000002/COMMIT.json", "steps/000002/samples.parquet", "steps/000002/evaluation.parquet"
     }  # fmt: skip
     assert {"steps/000003/experience.safetensors", "steps/000003/phases.jsonl"} <= left
-    assert not any(name.endswith(".partial") or name.startswith("results/") for name in left)
+    assert not any(name.endswith(".partial") for name in left)
     last = copy.last_commit()
     assert last is not None
     assert last.step == 4
