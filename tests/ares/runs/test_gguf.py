@@ -23,34 +23,24 @@ LAYER = {
     "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
     "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
 }  # fmt: skip
+FIELDS = {
+    "block_count": 2, "context_length": 64, "embedding_length": 64, "feed_forward_length": 96, "head_count": 1,
+    "head_count_kv": 1, "rope_dimension_count": 64, "layer_norm_rms_eps": 1e-6, "vocab_size": len(WORDS),
+    "tokenizer_model": "gpt2", "tokenizer_pre": "default", "token_list": WORDS, "token_merges": ["a b"],
+    "token_types": [3] * 3 + [1] * (len(WORDS) - 3), "bos_token_id": 1, "eos_token_id": 2, "chat_template": TEMPLATE,
+}  # fmt: skip
 SIZE = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 1}
 
 
-def tiny_gguf(file: Path, eos: int | None = 2) -> LlamaForCausalLM:
+def tiny_gguf(file: Path) -> LlamaForCausalLM:
     """Write a Llama of random weights, its matrices in Q8_0, as llama.cpp does; returns the model."""
     gguf = importlib.import_module("gguf")
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = LlamaForCausalLM(LlamaConfig(vocab_size=len(WORDS), max_position_embeddings=64, **SIZE))
     writer = gguf.GGUFWriter(file, "llama")
-    writer.add_block_count(2)
-    writer.add_context_length(64)
-    writer.add_embedding_length(64)
-    writer.add_feed_forward_length(96)
-    writer.add_head_count(1)
-    writer.add_head_count_kv(1)
-    writer.add_rope_dimension_count(64)
-    writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_vocab_size(len(WORDS))
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("default")
-    writer.add_token_list(WORDS)
-    writer.add_token_types([3] * 3 + [1] * (len(WORDS) - 3))
-    writer.add_token_merges(["a b"])
-    writer.add_bos_token_id(1)
-    if eos is not None:
-        writer.add_eos_token_id(eos)
-    writer.add_chat_template(TEMPLATE)
+    for field, value in FIELDS.items():
+        getattr(writer, f"add_{field}")(value)
     held = {name: tensor.detach().numpy() for name, tensor in model.state_dict().items()}
     named = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
     named |= {f"blk.{n}.{ours}": f"model.layers.{n}.{theirs}" for n in range(2) for ours, theirs in LAYER.items()}
