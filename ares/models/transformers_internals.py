@@ -10,7 +10,6 @@ from typing import Any
 from torch import Tensor
 from transformers import DynamicCache, PretrainedConfig, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
-from transformers.modeling_utils import load_state_dict
 
 ROOM = 64
 """Tokens that a growing cache has room for when it is copied."""
@@ -35,7 +34,7 @@ def layer_classes(model: Any) -> set[str]:
     return set(model._no_split_modules or ())
 
 
-def load_with_report(kind: Any, path: str | None, settings: Any, **how: Any) -> tuple[Any, dict[str, Any]]:
+def load_with_report(kind: Any, path: str, settings: Any, **how: Any) -> tuple[Any, dict[str, Any]]:
     """A model of this class from its files, and which tensors were missing, unexpected or of another shape.
 
     What: `PreTrainedModel.from_pretrained` on classes that override it. Why: Dream's own takes no
@@ -44,16 +43,6 @@ def load_with_report(kind: Any, path: str | None, settings: Any, **how: Any) -> 
     how |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
     model, info = PreTrainedModel.from_pretrained.__func__(kind, path, config=settings, **how)
     return model, info
-
-
-def read_headers(file: str) -> dict[str, Tensor]:
-    """The tensors of a file of weights, on the meta device. Raises what the file's format does.
-
-    What: `modeling_utils.load_state_dict`. Why: one reader for safetensors and for legacy pickles, which it reads with
-    weights_only. Since 4.48. Notices: tests/ares/models/test_weights.py (damaged files, wrong shapes).
-    """
-    tensors: dict[str, Tensor] = load_state_dict(file, map_location="meta")
-    return tensors
 
 
 class GrowingLayer(DynamicLayer):

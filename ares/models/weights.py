@@ -6,7 +6,6 @@ starts; NaN when weights are read. Not covered: headers of a hub's model that is
 same checks), logits that are transformed after the head (ares/models/causal.py).
 """
 
-import json
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import try_to_load_from_cache
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
@@ -28,7 +26,7 @@ from transformers.utils import logging
 
 from ares.config import ModelConfig
 from ares.models.architecture import ModelError, first_sentence, read_settings
-from ares.models.transformers_internals import load_with_report, read_headers
+from ares.models.transformers_internals import load_with_report
 
 PUBLISHED_AS: dict[str, Any] = {
     "causal": AutoModelForCausalLM,
@@ -36,8 +34,11 @@ PUBLISHED_AS: dict[str, Any] = {
     "masked_diffusion": AutoModel,
 }
 """The Auto class of each model family."""
-FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-"""In the order in which transformers looks for them."""
+UNREADABLE = (
+    *(OSError, ValueError, TypeError, AttributeError, KeyError, RuntimeError, EOFError),
+    *(SafetensorError, pickle.UnpicklingError),
+)
+"""What reading incomplete or damaged files of weights raises."""
 SHOWN = 3
 """Tensors that an error names of each kind."""
 
@@ -49,13 +50,16 @@ def check_weight_files(config: ModelConfig) -> Any:
     architecture is unknown.
     """
     settings = read_settings(config)
-    kind = PUBLISHED_AS[config.family]
     _refuse_quantised(settings, config.path)
     with quiet_transformers():
-        model = _empty(kind, settings, config)
-        if (headers := _headers(config.location)) is not None:
-            model, info = load_with_report(type(model), None, settings, state_dict=headers, device_map={"": "meta"})
-            check_loaded(info, config.path, type(model).__name__, settings)
+        model = _empty(PUBLISHED_AS[config.family], settings, config)
+        try:
+            model, info = _read(type(model), settings, config, device_map={"": "meta"}, local_files_only=True)
+        except ModelError as error:
+            if isinstance(error.__cause__, OSError) and not Path(config.location).is_dir():
+                return model  # of the hub, and not downloaded yet
+            raise
+    check_loaded(info, config.path, type(model).__name__, settings)
     return model
 
 
@@ -65,15 +69,22 @@ def read_weights(kind: Any, settings: Any, config: ModelConfig, part: bool = Fal
     Every weight comes from the files and is finite.
     """
     with quiet_transformers():
-        try:
-            model, info = load_with_report(
-                type(_empty(kind, settings, config)), config.location, settings, dtype=torch.float32
-            )
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
-            raise ModelError(f"model.path={config.path}: not a model that transformers can load: {error}") from error
+        model, info = _read(type(_empty(kind, settings, config)), settings, config, dtype=torch.float32)
     check_loaded(info, config.path, type(model).__name__, settings, part)
     check_finite(model, config.path)
     return model
+
+
+def _read(kind: Any, settings: Any, config: ModelConfig, **how: Any) -> tuple[Any, dict[str, Any]]:
+    try:
+        return load_with_report(kind, config.location, settings, **how)
+    except UNREADABLE as error:
+        folder = Path(config.location)
+        held = _some(sorted(file.name for suffix in ("*.safetensors", "*.bin") for file in folder.glob(suffix)))
+        why = f"its weight files ({held or 'there are none'}) are incomplete or damaged: {first_sentence(error)}"
+        if (folder / "adapter_config.json").exists():
+            why = "holds adapters only: merge them into their base model first"
+        raise ModelError(f"model.path={config.path}: {why}") from error
 
 
 def check_loaded(info: Mapping[str, Any], path: str, kind: str, settings: Any, part: bool = False) -> None:
@@ -179,53 +190,6 @@ def _refuse_quantised(settings: PretrainedConfig, path: str) -> None:
             f"model.path={path}: its weights are quantised ({method or 'quantization_config'}); "
             "ares trains those that are not"
         )
-
-
-def _headers(path: str) -> dict[str, Tensor] | None:
-    """All tensors of the weight files, on the meta device; None if a hub's model is not on this machine."""
-    files = _weight_files(path)
-    if files is None:
-        return None
-    tensors: dict[str, Tensor] = {}
-    for file in files:
-        try:
-            tensors |= read_headers(str(file))
-        except (SafetensorError, OSError, EOFError, ValueError, RuntimeError, pickle.UnpicklingError) as error:
-            raise ModelError(f"{file}: damaged or truncated: {first_sentence(error)}") from error
-    return tensors
-
-
-def _weight_files(path: str) -> list[Path] | None:
-    folder = Path(path)
-    for name in FILES:
-        file = folder / name if folder.is_dir() else _cached(path, name)
-        if file is not None and file.is_file():
-            return _shards(file, path) if name.endswith(".index.json") else [file]
-    if not folder.is_dir():
-        return None
-    if (folder / "adapter_config.json").exists():
-        raise ModelError(f"model.path={path}: holds adapters only: merge them into their base model first")
-    raise ModelError(f"model.path={path}: there is none of {', '.join(FILES)}")
-
-
-def _shards(index: Path, path: str) -> list[Path] | None:
-    try:
-        names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{index}: no index of weight files: {first_sentence(error)}") from error
-    if not Path(path).is_dir():
-        files = [_cached(path, name) for name in names]
-        return None if None in files else [file for file in files if file is not None]
-    absent = [name for name in names if not (index.parent / name).is_file()]
-    if absent:
-        raise ModelError(f"{index}: {len(absent)} of its {len(names)} files are missing: {_some(absent)}")
-    return [index.parent / name for name in names]
-
-
-def _cached(path: str, name: str) -> Path | None:
-    """A file of a hub's model, if it is on this machine."""
-    file = try_to_load_from_cache(path, name)
-    return Path(file) if isinstance(file, str) else None
 
 
 def _tensors(names: list[str]) -> str:

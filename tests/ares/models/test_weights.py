@@ -106,10 +106,10 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
     for size in (file.stat().st_size - 100, 50, 0):
         with file.open("r+b") as handle:
             handle.truncate(size)
-        with pytest.raises(ModelError, match=r"model.safetensors: damaged or truncated: .*"):
+        with pytest.raises(ModelError, match=r"weight files \(model.safetensors\) are incomplete or damaged: "):
             check_weight_files(settings(folder))
     file.unlink()
-    with pytest.raises(ModelError, match=r"there is none of model.safetensors, "):
+    with pytest.raises(ModelError, match=r"weight files \(there are none\) are incomplete"):
         check_weight_files(settings(folder))
 
 
@@ -125,10 +125,10 @@ def test_shards_are_looked_at_one_by_one(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="1 tensor is missing"):
         check_weight_files(settings(tmp_path / "shards"))
     shards[1].unlink()
-    with pytest.raises(ModelError, match=rf"index.json: 1 of its {len(shards)} files are missing: {shards[1].name}"):
+    with pytest.raises(ModelError, match=rf"are incomplete or damaged: .*{shards[1].name}"):
         check_weight_files(settings(tmp_path / "shards"))
     (tmp_path / "shards" / "model.safetensors.index.json").write_text("[]")
-    with pytest.raises(ModelError, match=r"index.json: no index of weight files"):
+    with pytest.raises(ModelError, match="are incomplete or damaged"):
         check_weight_files(settings(tmp_path / "shards"))
 
 
@@ -143,7 +143,7 @@ def test_legacy_files_are_looked_at_alike(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=rf"1 tensor is missing: {ENTRY}"):
         check_weight_files(settings(folder))
     (folder / "pytorch_model.bin").write_bytes((folder / "pytorch_model.bin").read_bytes()[:1000])
-    with pytest.raises(ModelError, match=r"pytorch_model.bin: damaged or truncated"):
+    with pytest.raises(ModelError, match=r"\(pytorch_model.bin\) are incomplete or damaged"):
         check_weight_files(settings(folder))
 
 

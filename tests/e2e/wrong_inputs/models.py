@@ -22,11 +22,14 @@ MODELS: dict[str, Wrong] = {
         "no causal model can be made", {"config.json": CONFIG_JSON | {"num_attention_heads": 0}}
     ),
     "weights cut off": model(
-        "model.safetensors: damaged", {"model.safetensors": (MODEL / "model.safetensors").read_bytes()[:-9]}
+        "weight files (model.safetensors) are incomplete or damaged",
+        {"model.safetensors": (MODEL / "model.safetensors").read_bytes()[:-9]},
     ),
-    "weights that are text": model("model.safetensors: damaged", {"model.safetensors": "hello"}),
+    "weights that are text": model(
+        "weight files (model.safetensors) are incomplete or damaged", {"model.safetensors": "hello"}
+    ),
     "weights that are a directory": model(
-        "model.path=m: there is none of model.safetensors", {"model.safetensors": FOLDER}
+        "weight files (model.safetensors) are incomplete or damaged", {"model.safetensors": FOLDER}
     ),
     "no tokenizer": model("no tokenizer can be loaded", {"tokenizer.json": FOLDER}),
     "a tokenizer that is no JSON": model("no tokenizer can be loaded", {"tokenizer.json": "{"}),
