@@ -374,34 +374,35 @@ class Learner:
     def save(self, folder: Path | None) -> None:
         """Write weights, optimiser and counters into a folder. Raises ValueError if a weight is not finite, OSError.
 
-        Only the first rank needs a folder and writes; sharded, every rank must call and writes its parts.
+        Only the first rank has a folder and writes; sharded, every rank must call, since the first gathers all parts.
         """
-        if self.sharded:
-            folder = self.ranks.gather(folder)[0]
-        elif self.ranks.rank:
+        if self.ranks.rank and not self.sharded:
             return
-        assert folder is not None
         tensors = {checkpoints.POLICY: dict(self._policy_weights())}
         if self.config.model.lora is not None:
             tensors[checkpoints.ADAPTERS] = checkpoints.trained(self.policy.model)
         if self.critic and self.critic_optimizer:
             tensors[checkpoints.CRITIC] = dict(self.critic.named_parameters())
-        bad = checkpoints.not_finite(tensors)
-        for told in self.ranks.gather(bad) if self.sharded else [bad]:
-            if told is not None:
-                raise ValueError(told)
-        tensors[checkpoints.OPTIMIZER] = checkpoints.optimizer_tensors(self.optimizer, self.policy.model)
+        moments = {checkpoints.OPTIMIZER: checkpoints.optimizer_tensors(self.optimizer, self.policy.model)}
         if self.critic and self.critic_optimizer:
-            moments = checkpoints.optimizer_tensors(self.critic_optimizer, self.critic)
-            tensors[checkpoints.CRITIC_OPTIMIZER] = moments
+            of_critic = checkpoints.optimizer_tensors(self.critic_optimizer, self.critic)
+            moments[checkpoints.CRITIC_OPTIMIZER] = of_critic
         if self.config.algorithm.kl.reference_sync is not None and self.reference is not None:
-            tensors[checkpoints.REFERENCE] = dict(self.reference.model.named_parameters())
-        checkpoints.check_room(folder, (tensor for named in tensors.values() for tensor in named.values()))
-        if self.sharded:
-            self.ranks.gather(None)  # no rank may write before all have checked the room
-        for name, named in tensors.items():
-            checkpoints.write(folder, name, named, first=not self.ranks.rank)
-        if not self.ranks.rank:
+            moments[checkpoints.REFERENCE] = dict(self.reference.model.named_parameters())
+        objection: Exception | None = None
+        try:
+            checkpoints.check_finite(tensors)
+            if folder is not None:
+                every = tensors | moments
+                checkpoints.check_room(folder, (tensor for named in every.values() for tensor in named.values()))
+        except (ValueError, OSError) as error:
+            objection = error
+        for each in self.ranks.gather(objection) if self.sharded else [objection]:
+            if each is not None:  # on every rank: none waits for one that has given up
+                raise each
+        for name, named in (tensors | moments).items():
+            checkpoints.write(folder, name, named)
+        if folder is not None:
             checkpoints.write_counters(folder, {"version": self.version, "optimizer_steps": self.optimizer_steps})
 
     def load(self, folder: Path) -> None:

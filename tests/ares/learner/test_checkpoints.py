@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 from safetensors.torch import load_file
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 
 from ares.config.profiles import load
+from ares.learner import checkpoints
 from ares.learner.learner import Learner
 from tests.ares.builders import rows, shaped
 from tests.ares.learner_builders import ACCURACIES, LENGTHS, equal, learner, sampled, weights
@@ -92,3 +95,10 @@ def test_a_checkpoints_policy_is_named_as_transformers_names_it(tmp_path: Path) 
     fresh = learner()
     fresh.save(tmp_path)
     assert load_file(tmp_path / "policy.safetensors").keys() == dict(fresh.policy.model.named_parameters()).keys()
+
+
+def test_shards_that_ranks_of_an_earlier_version_wrote_are_read(tmp_path: Path) -> None:
+    written = {"matrix": torch.randn(3, 2), "step/scale": torch.ones(())}
+    target = HuggingFaceStorageWriter(str(tmp_path / "policy"), save_distributed=True)
+    dcp.save(written, storage_writer=target, no_dist=True)
+    assert equal(checkpoints.read(tmp_path, "policy"), written)
