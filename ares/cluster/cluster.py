@@ -19,7 +19,7 @@ from ares.cluster.connection import connect, has_died
 from ares.cluster.failures import DEATHS, WorkerError, failure
 from ares.cluster.groups import EngineGroup, LearnerGroup, name_of
 from ares.cluster.patience import ActorHung, Patience
-from ares.cluster.placement import actor_options, bundles, transport
+from ares.cluster.placement import actor_options, bundles
 from ares.config import Config
 from ares.models import settings_against
 from ares.store import RunStore
@@ -43,8 +43,6 @@ class Cluster(Workers):
         """Of every actor that was started, by its hexadecimal id."""
         self._placement: Any = None
         self._patience = Patience()
-        self._through_memory = False
-        """Whether weights go through main memory since a direct transport failed."""
         self._leaving = asyncio.Lock()
 
     @property
@@ -81,33 +79,6 @@ class Cluster(Workers):
         else:
             self.shut_down()
 
-    # ---- weights -------------------------------------------------------------------------------------------------
-
-    async def _handed_over_in_place(self, engine: Any, version: int) -> bool:
-        """Have engines copy the learner's own weights, if there is a transport; returns whether they did."""
-        way = self._transport
-        if way is None:
-            return False
-        async with self._learning:  # an update would change them while they are copied
-            if version in self._weights and self._learner_version != version:
-                return False  # main memory has them: the learner need not go back
-            learner: Any = await self._learner_at(version)
-            try:
-                await engine.load_weights(version, learner.weights_in_place(way))
-            except (*DEATHS, ActorHung, RayTaskError) as error:
-                refused = not isinstance(error, (*DEATHS, ActorHung))
-                cause = failure("engine", error, self.store) if refused else error
-                logger.warning("weights cannot go by %s, from now on they go through main memory: %s", way, cause)
-                self._through_memory = True
-                if not refused:
-                    raise
-                return False
-        return True
-
-    @property
-    def _transport(self) -> str | None:
-        return None if self._through_memory else transport(self.config, self._placement is not None)
-
     # ---- starting and restarting -----------------------------------------------------------------------------------
 
     def _start(self) -> None:
@@ -127,13 +98,10 @@ class Cluster(Workers):
         if self._placement is None and uses_gpus(self.config, available):
             self._placement = ray.util.placement_group(bundles(self.config), strategy="PACK")
 
-    def _remote(self, actor: type) -> Any:
-        return ray.remote(actor) if self._transport is None else ray.remote(enable_tensor_transport=True)(actor)
-
     def _start_learner(self) -> LearnerGroup:
         settings, directory = self.config.model_dump(mode="json"), self.store.address
         actors = [
-            self._remote(LearnerActor)
+            ray.remote(LearnerActor)
             .options(**actor_options(self.config, "learner", rank, self._placement))
             .remote(settings, directory, rank, self.store.writer)
             for rank in range(self.config.learner.ranks)
@@ -144,7 +112,7 @@ class Cluster(Workers):
     def _start_engine(self) -> EngineGroup:
         settings = self.sampling.model_dump(mode="json")
         actors = [
-            self._remote(EngineActor)
+            ray.remote(EngineActor)
             .options(**actor_options(self.config, "engine", number, self._placement))
             .remote(settings)
             for number in range(self.config.rollout.engines)
@@ -159,7 +127,6 @@ class Cluster(Workers):
                 await asyncio.sleep(GRACE)
                 self.shut_down()
                 ray.shutdown()
-                self._through_memory = True  # Ray's watch over other transfers does not outlive its shutdown
 
     async def _persistently(self, role: str, work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
         """Do `work`, and do it again with new actors when one dies or hangs.

@@ -102,24 +102,15 @@ class LearnerGroup(_Group):
             actor.contribute.remote()
         return self.actors[0].weights.remote()
 
-    def weights_in_place(self, transport: str) -> list[Any]:
-        """A reference to the weights of every rank, which must not change before engines have copied them."""
-        return [actor.weights_in_place.options(tensor_transport=transport).remote() for actor in self.actors]
-
 
 class EngineGroup(_Group):
     """The engines. Each gets a fixed part of every call's requests, so its batches are the same in a repeated call."""
 
     async def load_weights(self, version: int, weights: Any) -> None:
-        """Hand every engine the weights of a version: a reference, or a list of one for each (and more).
-
-        Raises one of DEATHS or ActorHung.
-        """
-        references = weights if isinstance(weights, list) else [weights] * len(self.actors)
+        """Hand every engine the weights of a version. Raises one of DEATHS or ActorHung."""
         await self.started()
         async with self._patience.waiting("load_weights", ""):  # it may be the learner that hangs
-            pairs = zip(self.actors, references, strict=False)
-            await _all([actor.load_weights.remote(version, reference) for actor, reference in pairs])
+            await _all([actor.load_weights.remote(version, weights) for actor in self.actors])
 
     async def sleep(self) -> None:
         """Have every engine free the GPU memory that the learner needs."""

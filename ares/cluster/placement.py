@@ -1,4 +1,4 @@
-"""Where Ray places learner ranks and engines: on which GPUs, with how many threads, and how weights go between them."""
+"""Where Ray places learner ranks and engines: on which GPUs, with how many threads."""
 
 from typing import Any
 
@@ -31,14 +31,3 @@ def actor_options(config: Config, role: str, number: int, group: Any) -> dict[st
     gpus = 0.5 if colocated else bundles(config)[bundle]["GPU"]
     place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
     return {"num_cpus": threads, "num_gpus": gpus, "scheduling_strategy": place}
-
-
-def transport(config: Config, placed: bool) -> str | None:
-    """Ray's transport by which an engine reads the weights of the rank on its GPU; None: through main memory.
-
-    There is none where weights are sharded or an engine has no rank on its GPU. NCCL would need learner and engine in
-    one call at the same time, but on GPUs of their own neither waits for the other.
-    """
-    ranks, engines = config.learner.ranks, config.rollout.engines
-    colocated = placed and config.rollout.placement == "colocate"
-    return "CUDA_IPC" if colocated and not config.learner.sharded and engines <= ranks else None

@@ -124,12 +124,10 @@ def check_weights(expected: Mapping[str, torch.Size], given: Mapping[str, Tensor
             raise ValueError(f"Weight {name} is {list(given[name].shape)}, the engine's model has {list(shape)}")
 
 
-def view_as_tensors(weights: Mapping[str, np.ndarray | Tensor]) -> dict[str, Tensor]:
-    """Weights as tensors, without a copy of those that are arrays. Ray's arrays are read-only: so are these."""
+def view_as_tensors(weights: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+    """Arrays as tensors, without a copy. Ray's arrays are read-only: so are these."""
     with warnings.catch_warnings(action="ignore", category=UserWarning):
-        return {
-            name: given if isinstance(given, Tensor) else torch.from_numpy(given) for name, given in weights.items()
-        }
+        return {name: torch.from_numpy(array) for name, array in weights.items()}
 
 
 def end_token_ids(model_path: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:

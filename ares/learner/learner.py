@@ -8,6 +8,7 @@ sharded weights (ares/models/sharding.py). Plain torch and transformers: no Ray,
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -348,17 +349,14 @@ class Learner:
             return merged_weights(self.policy.model)
         return self.policy.model.named_parameters()
 
-    def _stored(self) -> Iterator[tuple[str, Tensor]]:
-        yield from self._policy_weights()
-        yield from persistent_buffers(self.policy.model)
-
     def weights(self) -> dict[str, Tensor]:
         """The policy's weights on the CPU, by name, adapters merged. Sharded, every rank must call.
 
         Persistent buffers are included: they are not trained, but engines start without any weights.
         """
+        stored = chain(self._policy_weights(), persistent_buffers(self.policy.model))
         # One at a time: merged, they would take the memory of another model.
-        copies = {name: checkpoints.whole(tensor, wait=False) for name, tensor in self._stored()}
+        copies = {name: checkpoints.whole(tensor, wait=False) for name, tensor in stored}
         self._wait_for_device()
         self._release_memory()
         return copies
@@ -366,10 +364,6 @@ class Learner:
     def _wait_for_device(self) -> None:
         if self.device.type != "cpu":
             torch.get_device_module(self.device).synchronize()
-
-    def weights_in_place(self) -> dict[str, Tensor]:
-        """The same on the learner's device, where the next update changes them; sharded, this rank's parts."""
-        return {name: tensor.detach() for name, tensor in self._stored()}
 
     def save(self, folder: Path | None) -> None:
         """Write weights, optimiser and counters into a folder. Raises ValueError if a weight is not finite, OSError.

@@ -78,7 +78,7 @@ class PlainLearner(_Plain):
 
     def __init__(self, config: Config, store: RunStore, turns: ThreadPoolExecutor) -> None:
         super().__init__(lambda: LearnerService(config, store), config.learner.threads, turns)
-        self.config = config
+        self._stale = config.rollout.max_staleness > 0
 
     async def update(
         self, batch: Ref, beta: dict[str, Any] | None, progress: Callable[[int], None] | None
@@ -93,11 +93,10 @@ class PlainLearner(_Plain):
         return result
 
     def weights(self) -> Any:
-        """The weights themselves, which the engine copies before the next update; copies where it may load them later
+        """The weights, which the engine copies before the next update; copies where it may load them later
         (rollout.max_staleness)."""
-        if not self.config.rollout.max_staleness:
-            return self.service.weights_in_place()
-        return {name: array.copy() for name, array in self.service.weights().items()}
+        weights = self.service.weights()
+        return {name: array.copy() for name, array in weights.items()} if self._stale else weights
 
 
 class PlainEngine(_Plain):

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 from transformers import AutoTokenizer
 
 from algorithms.protocol import DataProto
@@ -56,12 +55,6 @@ class LearnerService:
         """The policy's weights, as arrays in main memory. Sharded, all ranks must call."""
         return {name: tensor.numpy() for name, tensor in self.learner.weights().items()}
 
-    def weights_in_place(self) -> dict[str, Tensor]:
-        """The policy's weights on the learner's device: engines copy them before the learner continues."""
-        weights = self.learner.weights_in_place()
-        _wait_for_gpu()
-        return weights
-
     def contribute(self) -> None:
         """Take part when the first rank gathers sharded weights."""
         if self.config.learner.sharded:
@@ -94,10 +87,9 @@ class EngineService:
         """Version of the current weights; None before any were loaded."""
         return self.engine.version
 
-    def load_weights(self, version: int, weights: Mapping[str, np.ndarray | Tensor]) -> None:
-        """Copy the weights of a policy version: arrays in main memory, or the learner's own tensors."""
+    def load_weights(self, version: int, weights: Mapping[str, np.ndarray]) -> None:
+        """Copy the weights of a policy version from main memory."""
         self.engine.load_weights(version, view_as_tensors(weights))
-        _wait_for_gpu()  # the learner may change its own as soon as this returns
 
     def sleep(self) -> None:
         """Free memory for the learner where the two share a GPU."""
@@ -126,8 +118,3 @@ class EngineService:
     def _sampled(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
         with naming_settings(self.config, "engine"):
             yield from self.engine.stream(requests, settings)
-
-
-def _wait_for_gpu() -> None:
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()

@@ -186,10 +186,6 @@ class Workers(ABC):
         """Do `work`; where learner and engine can die, again with new ones. role: the one that works."""
         return await work(*arguments)
 
-    async def _handed_over_in_place(self, engine: Any, version: int) -> bool:
-        """Have the engine copy the learner's own weights, if there is a way; returns whether it did."""
-        return False
-
     # ---- bringing them to a version --------------------------------------------------------------------------------
 
     async def _engine_at(self, version: int) -> Any:
@@ -197,10 +193,9 @@ class Workers(ABC):
         engine = self._engine or await self._new_engine()  # meanwhile the learner's side may end everything
         if self._engine_version != version:
             self._engine_version = None
-            if not await self._handed_over_in_place(engine, version):
-                weights = await self._weights_of(version)
-                async with self._learning if self.takes_turns else nullcontext():  # it would put the engine to sleep
-                    await engine.load_weights(version, weights)
+            weights = await self._weights_of(version)
+            async with self._learning if self.takes_turns else nullcontext():  # it would put the engine to sleep
+                await engine.load_weights(version, weights)
             self._engine_version = version
         return engine
 

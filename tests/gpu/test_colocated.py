@@ -13,9 +13,7 @@ from tests.gpu.test_device import learns_on, on, shaped
 
 
 @pytest.mark.slow
-def test_weights_reach_the_engine_after_an_update_and_not_by_main_memory(
-    device: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_weights_reach_the_engine_after_an_update(device: str, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     from ares.cluster import Cluster
 
@@ -39,6 +37,5 @@ def test_weights_reach_the_engine_after_an_update_and_not_by_main_memory(
 
     try:
         asyncio.run(around_an_update())
-        assert (cluster._transport is not None) == (device == "cuda"), caplog.text
     finally:
         cluster.close()

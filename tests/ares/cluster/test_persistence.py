@@ -85,6 +85,10 @@ def test_a_ray_cluster_without_room_is_named_once_with_the_numbers(
     ]
 
 
+async def loaded(version: int, weights: Any) -> None:
+    """A stand-in for an engine's load_weights."""
+
+
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """Its learner is the actor 0, its engine 1; those that replace them have the next numbers."""
@@ -164,13 +168,13 @@ def test_on_a_shared_gpu_engines_start_when_the_learner_has_loaded_and_before_it
 
         def start(cluster: Cluster) -> Any:
             seen.append(f"{role} starts")
-            return SimpleNamespace(started=started)
+            return SimpleNamespace(started=started, load_weights=loaded)
 
         return start
 
-    async def handed_over(cluster: Cluster, engine: Any, version: int) -> bool:
-        seen.append("the learner works")
-        return True
+    async def weights(cluster: Cluster, version: int) -> None:
+        async with cluster._learning:
+            seen.append("the learner works")
 
     async def both() -> None:
         async def work() -> None:
@@ -183,7 +187,7 @@ def test_on_a_shared_gpu_engines_start_when_the_learner_has_loaded_and_before_it
     cluster._learner, cluster._engine, cluster._placement = None, None, object()
     monkeypatch.setattr(Cluster, "_start_learner", starts("learner"))
     monkeypatch.setattr(Cluster, "_start_engine", starts("engine"))
-    monkeypatch.setattr(Cluster, "_handed_over_in_place", handed_over)
+    monkeypatch.setattr(Cluster, "_weights_of", weights)
     cluster.warm_up()
     asyncio.run(both())
     assert seen[:4] == ["learner starts", "learner is up", "engine starts", "engine is up"]
@@ -204,12 +208,11 @@ def test_engines_that_waited_for_a_learner_that_died_start_on_the_gpus(
 
         def start(cluster: Cluster) -> Any:
             started.append((role, cluster._placement))
-            return SimpleNamespace(started=ready, kill=lambda: None)
+            return SimpleNamespace(started=ready, load_weights=loaded, kill=lambda: None)
 
         return start
 
-    async def handed_over(cluster: Cluster, engine: Any, version: int) -> bool:
-        return True
+    async def weights(cluster: Cluster, version: int) -> None: ...
 
     async def both() -> None:
         async with cluster._learning:
@@ -223,7 +226,7 @@ def test_engines_that_waited_for_a_learner_that_died_start_on_the_gpus(
     monkeypatch.setattr(Cluster, "_start", start)
     monkeypatch.setattr(Cluster, "_start_learner", starts("learner"))
     monkeypatch.setattr(Cluster, "_start_engine", starts("engine"))
-    monkeypatch.setattr(Cluster, "_handed_over_in_place", handed_over)
+    monkeypatch.setattr(Cluster, "_weights_of", weights)
     asyncio.run(both())
     assert started == [("learner", cluster._placement), ("engine", cluster._placement)]
     assert cluster._placement is not None
@@ -253,7 +256,7 @@ def sharing_a_gpu(cluster: Cluster) -> list[str]:
     engine: Any = EngineGroup([actor], cluster._patience)
     engine._ready = []
     cluster._placement, cluster._engine = object(), engine
-    learner: Any = SimpleNamespace(weights=lambda: None, weights_in_place=lambda way: [None])
+    learner: Any = SimpleNamespace(weights=lambda: None)
     cluster._learner, cluster._learner_version = learner, 1
     return called
 
@@ -263,14 +266,10 @@ async def turn_of_the_learner(cluster: Cluster) -> None:
         await cluster._engine_sleeps()
 
 
-@pytest.mark.parametrize("through_memory", [False, True])
-def test_the_learners_turn_does_not_come_between_an_engines_weights_and_its_sampling(
-    through_memory: bool, cluster: Cluster
-) -> None:
+def test_the_learners_turn_does_not_come_between_an_engines_weights_and_its_sampling(cluster: Cluster) -> None:
     """It puts engines that share its GPU to sleep (rollout.max_staleness): one that had just loaded weights had lost
     them when it was to sample, which ended the run."""
     called, asked = sharing_a_gpu(cluster), cast("Any", (1, [None], None))
-    cluster._through_memory = through_memory
 
     async def both() -> None:
         sampling = asyncio.create_task(cluster.sample(*asked))
@@ -298,25 +297,21 @@ def test_an_engine_that_is_being_put_to_sleep_is_given_its_weights_again(cancell
     assert called == ["sleep", "load", "generate"]
 
 
-@pytest.mark.parametrize(("at", "calls"), [(1, ["in place"]), (2, ["held"])])
 def test_a_learner_that_has_moved_on_is_not_taken_back_for_weights_that_are_held(
-    at: int, calls: list[str], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a shared GPU it loaded a checkpoint and replayed, to hand over what main memory has (max_staleness)."""
+    """It loaded a checkpoint and replayed, to hand over what main memory has (max_staleness)."""
     sharing_a_gpu(cluster)
-    cluster._weights, cluster._learner_version = {1: "held"}, at
-    learner: Any = SimpleNamespace(weights_in_place=lambda way: "in place")
-    cluster._learner = learner
-    loaded: list[Any] = []
+    cluster._weights, cluster._learner_version = {1: "held"}, 2
+    given: list[Any] = []
 
     async def load(version: int, weights: Any) -> None:
-        loaded.append(weights)
+        given.append(weights)
 
     monkeypatch.setattr(cluster._engine, "load_weights", load)
     monkeypatch.setattr(Cluster, "_rewind", lambda *given: pytest.fail("the learner went back"))
     asyncio.run(cluster._engine_at(1))
-    assert loaded == calls
-    assert cluster._learner_version == at
+    assert (given, cluster._learner_version) == (["held"], 2)
 
 
 class Trained:
