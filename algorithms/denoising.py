@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from algorithms.keyed_sampling import draw_tokens, nucleus
 from algorithms.settings import DenoisingSettings
 
 EPS = 1e-3
@@ -64,9 +65,8 @@ def propose(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_i
     scaled = logits.float() if settings.temperature in (0, 1) else logits.float() / settings.temperature
     log_probs = torch.log_softmax(scaled, -1)
     entropies = -torch.linalg.vecdot(log_probs.exp(), log_probs)
-    probs = log_probs.exp()
-    if settings.top_p < 1:
-        probs = _nucleus(probs, settings.top_p)
+    probs = nucleus(log_probs.exp(), settings.top_p)
+    probs = probs / probs.sum(-1, keepdim=True) if settings.top_p < 1 else probs
     allowed = probs
     if mask_id is not None:
         allowed = probs.clone()
@@ -77,14 +77,7 @@ def propose(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_i
             others = scaled[alone]
             others[:, mask_id] = -torch.inf
             allowed[alone] = torch.softmax(others, -1)
-    if settings.temperature == 0:
-        tokens = allowed.argmax(-1)
-    else:
-        cumulative = allowed.double().cumsum(-1)
-        # The first token whose cumulative probability exceeds the draw; rounding must not go past the last with mass.
-        tokens = torch.searchsorted(cumulative, (uniform * cumulative[:, -1])[:, None], right=True)[:, 0]
-        last = allowed.shape[-1] - 1 - (allowed > 0).flip(-1).int().argmax(-1)
-        tokens = torch.minimum(tokens, last)
+    tokens = draw_tokens(allowed, uniform) if settings.temperature else allowed.argmax(-1)
     if settings.alg == "topk_margin":
         best = probs.topk(2, -1).values
         confidence = best[:, 0] - best[:, 1]
@@ -93,13 +86,6 @@ def propose(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_i
     else:
         confidence = probs.gather(-1, tokens[:, None])[:, 0]
     return Proposal(tokens, confidence, log_probs.gather(-1, tokens[:, None])[:, 0], entropies)
-
-
-def _nucleus(probs: Tensor, top_p: float) -> Tensor:
-    ordered, order = probs.sort(-1, descending=True)
-    dropped = ordered.cumsum(-1) - ordered > top_p
-    kept = probs.masked_fill(dropped.gather(-1, order.argsort(-1)), 0.0)
-    return kept / kept.sum(-1, keepdim=True)
 
 
 def chosen_places(

@@ -17,8 +17,6 @@ from algorithms.advantages import widened
 from algorithms.state import check_state
 
 TAIL_FLOOR = 1e-12
-# Rows processed at a time, so that intermediate results stay in cache and their memory is reused.
-ROW_BLOCK = 256
 
 
 def token_entropy(logits: Tensor, temperature: float = 1.0) -> Tensor:
@@ -84,34 +82,14 @@ def entropy_percentile_thresholds(
     """
     if not 0.0 <= percentile <= 100.0:
         raise ValueError(f"percentile must lie in [0, 100], got {percentile}")
-    _check_pair(entropy, mask)
-    blocks = zip(widened(entropy).split(ROW_BLOCK), mask.split(ROW_BLOCK), strict=True)
-    return np.concatenate([_percentiles(h, m, window, percentile) for h, m in blocks])
-
-
-def _percentiles(entropy: Tensor, mask: Tensor, window: int, percentile: float) -> np.ndarray:
-    windows = window_entropy(entropy, mask, window).detach().cpu().numpy()
-    if windows.size == 0:
+    windows, valid = window_entropy(entropy, mask, window), mask.bool()
+    if windows.numel() == 0:
         return np.zeros(len(windows))
-    valid = mask.detach().bool().cpu().numpy()
-    count = valid.sum(1)
-    defined = ~np.isnan(windows)
-    n_windows = defined.sum(1)
-    total = np.where(defined, windows, 0.0).sum(1, dtype=np.float64)
-    first = np.take_along_axis(entropy.detach().cpu().numpy(), valid.argmax(1)[:, None], 1)[:, 0]
-    fill = np.where(n_windows > 0, total / np.maximum(n_windows, 1), first).astype(windows.dtype)
-    # Padding sorts to the end, so one sort handles rows of any length.
-    padding = np.where(valid, fill[:, None], np.inf).astype(windows.dtype, copy=False)
-    ordered = np.sort(np.where(defined, windows, padding), axis=1)
-    position = percentile / 100.0 * np.maximum(count - 1, 0)
-    lower = np.floor(position).astype(np.int64)
-    upper = np.minimum(lower + 1, np.maximum(count - 1, 0))
-    low = np.take_along_axis(ordered, lower[:, None], 1)[:, 0].astype(np.float64)
-    high = np.take_along_axis(ordered, upper[:, None], 1)[:, 0].astype(np.float64)
-    # In a row without tokens `low` is the padding's inf; its threshold is 0.
-    empty = count == 0
-    low[empty] = high[empty] = 0.0
-    return low + (high - low) * (position - lower)
+    mean, first = windows.double().nanmean(1, keepdim=True), entropy.gather(1, valid.int().argmax(1, keepdim=True))
+    tail = torch.where(mean.isnan(), first, mean).to(windows.dtype)
+    filled = torch.where(windows.isnan(), tail, windows).masked_fill(~valid, math.nan)
+    filled = filled.masked_fill(~valid.any(1, keepdim=True), 0.0)
+    return np.nanpercentile(filled.detach().double().cpu().numpy(), percentile, axis=1)
 
 
 def hwe_mask(entropy: Tensor, mask: Tensor, threshold: float, window: int = 4, trigger: Tensor | None = None) -> Tensor:
@@ -122,8 +100,7 @@ def hwe_mask(entropy: Tensor, mask: Tensor, threshold: float, window: int = 4, t
     """
     _check_pair(entropy, mask)
     _check_threshold(threshold, trigger, mask)
-    blocks = zip(entropy.split(ROW_BLOCK), mask.split(ROW_BLOCK), strict=True)
-    high = torch.cat([window_entropy(h, m, window) >= threshold for h, m in blocks])
+    high = window_entropy(entropy, mask, window) >= threshold
     return high if trigger is None else high & trigger.bool()
 
 

@@ -30,20 +30,27 @@ def sample_tokens(
     logits: [B, V]; uniform: [B] in [0, 1). Returns tokens [B] int64 and their log-probs [B] float32 under the
     distribution at this temperature, before top-p is applied.
     """
-    if temperature == 0:
-        log_probs = torch.log_softmax(logits.float(), -1)
-        tokens = log_probs.argmax(-1)
-        return tokens, log_probs.gather(-1, tokens[:, None])[:, 0]
-    log_probs = torch.log_softmax(logits.float() / temperature, -1)
-    probs = log_probs.double().exp()
-    if top_p < 1:
-        ordered, order = probs.sort(-1, descending=True)
-        dropped = ordered.cumsum(-1) - ordered >= top_p
-        probs = probs.masked_fill(dropped.gather(-1, order.argsort(-1)), 0.0)
-    cumulative = probs.cumsum(-1)
-    tokens = torch.searchsorted(cumulative, (uniform * cumulative[:, -1])[:, None], right=True)[:, 0]
-    tokens = tokens.clamp(max=logits.shape[-1] - 1)
+    log_probs = torch.log_softmax(logits.float() / (temperature or 1.0), -1)
+    tokens = draw_tokens(nucleus(log_probs.double().exp(), top_p), uniform) if temperature else log_probs.argmax(-1)
     return tokens, log_probs.gather(-1, tokens[:, None])[:, 0]
+
+
+def nucleus(probs: torch.Tensor, top_p: float) -> torch.Tensor:
+    """The most probable tokens that have the share top_p of the probability; the others' is 0. probs: [B, V]."""
+    if top_p >= 1:
+        return probs
+    ordered, order = probs.sort(-1, descending=True)
+    dropped = ordered.cumsum(-1) - ordered >= top_p
+    return probs.masked_fill(dropped.gather(-1, order.argsort(-1)), 0.0)
+
+
+def draw_tokens(probs: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+    """The first token whose cumulative probability exceeds the draw: probs [B, V], of any sum; uniform [B] → [B]."""
+    cumulative = probs.double().cumsum(-1)
+    whole = cumulative[:, -1]
+    # Rounded up to the whole, a draw would go past the last token with mass.
+    drawn = torch.minimum(uniform * whole, torch.nextafter(whole, torch.zeros_like(whole)))
+    return torch.searchsorted(cumulative, drawn[:, None], right=True)[:, 0]
 
 
 def _shift_right(x: torch.Tensor, bits: int) -> torch.Tensor:
