@@ -3,8 +3,8 @@
     python -m benchmarks.real_step runs/smollm2
 
 Medians over all steps but the first. A token costs 2 FLOPs for each weight forward and 4 backward; the head counts for
-response tokens alone, and prompts count once a group. Attention, which is small at these lengths, is left out. For a model without adapters, on a CPU.
-Not covered: TRL beside it (`python -m benchmarks.trl_step STEPS fixed MODEL`).
+response tokens alone, and prompts count once a group. Attention, which is small at these lengths, is left out. For a
+model without adapters, on a CPU. Not covered: TRL beside it (benchmarks/trl_step.py).
 """
 
 import statistics
@@ -59,7 +59,9 @@ def main() -> None:
     flops = {"rollout": forward, "experience": passes * forward, "update": 3 * forward}
     for phase, spent in flops.items():
         seconds = median(f"timing_s/{phase}")
-        print(f"  {phase:10s} {seconds:6.1f} s  {rows * response / seconds:6.0f} tokens/s  {spent / seconds / peak:5.1%}")
+        print(
+            f"  {phase:10s} {seconds:6.1f} s  {rows * response / seconds:6.0f} tokens/s  {spent / seconds / peak:5.1%}"
+        )
     print(f"  {'step':10s} {median('timing_s/step'):6.1f} s")
 
 

@@ -10,7 +10,16 @@ from ares.runs.doctor import findings
 from ares.runs.export import export, import_gguf
 from ares.runs.lineage import fork, share_bootstrap
 from ares.runs.retention import Policy, collect
-from ares.runs.run import MakeWorkers, Run, code_version, drawn_identity, identity_of, read_config, under_way
+from ares.runs.run import (
+    MakeWorkers,
+    Run,
+    code_version,
+    drawn_identity,
+    identity_of,
+    load_sets,
+    read_config,
+    under_way,
+)
 from ares.runs.status import run_status
 from ares.runs.step import Step
 from ares.runs.verification import verify
@@ -31,6 +40,7 @@ __all__ = [
     "fork",
     "identity_of",
     "import_gguf",
+    "load_sets",
     "model_digest",
     "read_config",
     "run_files",

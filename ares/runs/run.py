@@ -150,11 +150,7 @@ class Run:
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
         model = check_weight_files(config.model)
         vision = Vision.of(config, runs)
-        train = load_train(config.data, tokenizer, config.reward.needs, vision)
-        held_out = load_held_out(config.data, tokenizer, config.reward.needs, vision)
-        for each in held_out.values():
-            train = _told_apart(train, each, config)
-        validation = joined({name: each.first(config.validation.max_prompts) for name, each in held_out.items()})
+        train, validation = load_sets(config, tokenizer, vision)
         both = [problems for problems in (train, validation) if problems is not None]
         prompts = chain.from_iterable(problems.frame["prompt_token_ids"] for problems in both)
         ends = end_token_ids(config.model.location, tokenizer)
@@ -307,6 +303,17 @@ def _triggers(path: str | None, tokenizer: PreTrainedTokenizerBase) -> Tensor | 
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"algorithm.entropy.trigger_tokens={path}: not readable as text: {error}") from error
     return trigger_vocabulary(tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))), words)
+
+
+def load_sets(
+    config: Config, tokenizer: PreTrainedTokenizerBase, vision: Vision | None = None
+) -> tuple[Problems, Problems | None]:
+    """The problems that a run trains on, and those that it evaluates on. Raises DataError."""
+    train = load_train(config.data, tokenizer, config.reward.needs, vision)
+    held_out = load_held_out(config.data, tokenizer, config.reward.needs, vision)
+    for each in held_out.values():
+        train = _told_apart(train, each, config)
+    return train, joined({name: each.first(config.validation.max_prompts) for name, each in held_out.items()})
 
 
 def _told_apart(train: Problems, held_out: Problems, config: Config) -> Problems:

@@ -8,7 +8,7 @@ from ares.step.collate import as_sampled, graded, readable_rows, select_rows, to
 from ares.step.metrics import evaluation_metrics, evaluation_table
 from ares.step.refill import FilterExhausted, Refill, keep_groups
 from ares.step.requests import asked_rows, begun_rows, continue_rows, engine_calls, requested_rows
-from ares.step.rewards import PART, JudgedPrograms, rewarded
+from ares.step.rewards import PART, JudgedPrograms, rewarded, total_reward
 from ares.step.rows import (
     FEW_STEPS_SLOT,
     GREEDY,
@@ -52,5 +52,6 @@ __all__ = [
     "select_rows",
     "shape",
     "token_batch",
+    "total_reward",
     "with_scores",
 ]

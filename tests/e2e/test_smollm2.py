@@ -1,6 +1,6 @@
 """The published model of `make real` trains, is killed in an update and resumed, and ends in the same bits.
 
-Not covered: that it learns (docs/results/real.md).
+Not covered: that it learns (`make real`).
 """
 
 from pathlib import Path

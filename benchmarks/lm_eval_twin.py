@@ -1,7 +1,7 @@
 """A finished greedy evaluation asked again of lm-evaluation-harness: are responses and accuracy the same?
 
     ares eval examples/smollm2/checkpoint --profile smollm2 --greedy       # says which folder it wrote
-    pip install lm-eval && python -m examples.smollm2.lm_eval_twin FOLDER examples/smollm2/checkpoint
+    pip install lm-eval && python -m benchmarks.lm_eval_twin FOLDER examples/smollm2/checkpoint
 
 lm-eval's hf backend is given the prompts as the policy saw them, float32 and the same limit. Not covered: tasks of
 lm-eval's own.

@@ -1,0 +1,234 @@
+"""A run's stored samples judged again, by another reward, verifier or sandbox: what changes, and from which step on.
+
+    step n   samples as drawn ─▶ judged again ─▶ rewards ─┬▶ verdicts that changed
+             state after n − 1, measures of step n ───────┴▶ groups kept, ranks, advantages: before and after
+
+Every step is judged from the run's own past, so this is the course that training would have taken up to the first step
+that differs, and no further: there a fork begins. Covered: all samples that were drawn, those not trained on too, and
+the bootstrap's. A step that was judged before is read. Not covered: evaluations.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel
+
+from algorithms.protocol import DataProto
+from ares.config import REWARD_DESIGNS, Config, ConfigError, override, result_settings
+from ares.data import load_tokenizer, load_train
+from ares.grading import answered, check_grades, load_grader
+from ares.runs import Run, Step, load_sets, read_config, run_files
+from ares.step import (
+    GREEDY,
+    graded,
+    in_training_order,
+    is_second_turn,
+    joined_rows,
+    keep_groups,
+    rewarded,
+    sampled_rows,
+    select_rows,
+    shape,
+    token_batch,
+    total_reward,
+)
+from ares.store import Ref, StoreError, file_digest, run_store
+
+IDS = ["id", "slot", "sample"]
+
+
+class Judged(BaseModel):
+    """What judging a step's samples again has changed."""
+
+    step: int
+    samples: int
+    changed: int
+    """Samples with another accuracy or score."""
+    raised: int
+    lowered: int
+    """Those whose reward is higher, and lower."""
+    lost: int
+    """Those that had a reward and have none now."""
+    ranks: int
+    """Groups in which two samples change their order."""
+    revived: int
+    dropped: int
+    """Groups that are now worth training on, and those no longer."""
+    signs: int
+    """Samples of the batch whose advantage changes its sign."""
+    differs: bool
+    """Whether training would have gone another way."""
+
+
+class Course(NamedTuple):
+    """What training makes of a step's scores."""
+
+    rewards: pd.Series
+    """Of each sample, NaN for none, by id, slot and sample."""
+    kept: list[int]
+    """Slots of the groups worth training on."""
+    advantages: np.ndarray
+    """Mean advantage of each trained sample [B]; of the bootstrap, the accuracies that difficulty is made from."""
+    controllers: str = ""
+    """Difficulty, targets, α and KL after the step, as JSON."""
+
+
+class Rescore:
+    """A run and the reward that judges it again. Use it as a context manager, which starts and closes the grader."""
+
+    def __init__(self, name: str, overrides: list[str], runs: Path) -> None:
+        """Raises ConfigError, DataError, StoreError or RewardError."""
+        if wrong := [each for each in overrides if not each.startswith("reward.")]:
+            raise ConfigError(f"{wrong[0]}: stored samples are judged again by settings of reward.… alone")
+        store = run_store(name, runs)
+        own = read_config(store)
+        self.config = override(own, overrides)
+        tokenizer = load_tokenizer(own.model.path, own.model.trust_remote_code)
+        train, _ = load_sets(own, tokenizer)
+        if train.digest() != store.read_run()["digests"]["train"]:
+            raise StoreError(f"Run {name!r} was trained on other problems than {train.source} has now: put them back")
+        design = self.config.reward.code.design
+        is_running = self.config.reward.judges_programs and REWARD_DESIGNS.fact(design, "test_weights") == "running"
+        if is_running and design != own.reward.code.design:
+            raise ConfigError(f"reward.code.design={design} weights tests by pass rates that {name} did not keep")
+        self.problems = train
+        if self.config.reward.needs != own.reward.needs:
+            self.problems = load_train(own.data, tokenizer, self.config.reward.needs)
+        self.grader = load_grader(self.config.reward)
+        machine = self.grader.expect(self.problems.frame)
+        self.run = Run(own, store, tokenizer, train, None, "", self.grader)
+        files = {str(path): file_digest(path) for path in run_files(self.config)}
+        asked = json.dumps([result_settings(self.config), files, machine], sort_keys=True, default=str)
+        self.folder = f"rescores/{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
+        """Where a step's verdicts and counts are kept, below the run directory."""
+
+    def __enter__(self) -> Self:
+        self.grader.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.grader.close()
+
+    def steps(self, first: int, last: int) -> Iterator[Judged]:
+        """Judge the committed steps from `first` to `last`, one after the other; 0 is the bootstrap."""
+        for number in self.run.store.committed_steps():
+            if number > last:
+                return
+            if number >= first:
+                yield self._judge(number)
+            self.run.advance(self.run.store.read_commit(number))
+
+    def _judge(self, number: int) -> Judged:
+        done = self.run.store.here(f"{self.folder}/{number:06d}.json")
+        if done.exists():
+            return Judged.model_validate_json(done.read_bytes())
+        step = self.run.step(number)
+        drawn, before = _drawn(step)
+        problems = self.problems.rows(drawn["id"].tolist())
+        after = self.grader.grade(answered(drawn, problems, max(number - 1, 0)))
+        check_grades(after, len(drawn))
+        verdicts, judged = self._compared(step, drawn, before, after.drop(columns="exec_time", errors="ignore"))
+        self.run.store.write_rows(f"{self.folder}/{number:06d}.parquet", verdicts)
+        self.run.store.write_json(f"{self.folder}/{number:06d}.json", judged.model_dump())
+        return judged
+
+    def _compared(
+        self, step: Step, drawn: pd.DataFrame, before: pd.DataFrame, after: pd.DataFrame
+    ) -> tuple[pd.DataFrame, Judged]:
+        """The samples whose verdict changed, and the counts."""
+        was, now = (self._course(step, drawn, *scored) for scored in ((before, self.run.config), (after, self.config)))
+        changed = _differ(before, after, "accuracy")
+        if "score" in before and "score" in after:
+            changed |= _differ(before, after, "score")
+        old, new = was.rewards, now.rewards
+        verdicts = drawn[[*IDS, "response"]].assign(
+            accuracy_before=before["accuracy"].astype("Float64"), accuracy=after["accuracy"].astype("Float64"),
+            reward_before=old.to_numpy(), reward=new.to_numpy(), finish_reason=drawn["finish_reason"],
+        )  # fmt: skip
+        slots = drawn["slot"].to_numpy()
+        differs = (
+            was.kept != now.kept
+            or was.controllers != now.controllers
+            or not np.array_equal(was.advantages, now.advantages, equal_nan=True)
+        )
+        return verdicts[changed], Judged(
+            step=step.number,
+            samples=len(drawn),
+            changed=int(changed.sum()),
+            raised=int((new > old).sum()),
+            lowered=int((new < old).sum()),
+            lost=int((old.notna() & new.isna()).sum()),
+            ranks=sum(_reorders(old[slots == slot].to_numpy(), new[slots == slot].to_numpy()) for slot in set(slots)),
+            revived=len(set(now.kept) - set(was.kept)),
+            dropped=len(set(was.kept) - set(now.kept)),
+            signs=int((np.sign(was.advantages) != np.sign(now.advantages)).sum()) if step.number else 0,
+            differs=differs,
+        )
+
+    def _course(self, step: Step, drawn: pd.DataFrame, scores: pd.DataFrame, config: Config) -> Course:
+        """What training makes of scores, from the state before the step."""
+        rows = rewarded(joined_rows([drawn], [scores], self.problems), config, self.run.state.tests)
+        values = total_reward(rows)
+        named = pd.Series(values, index=pd.MultiIndex.from_frame(rows[IDS]))
+        rewards = named.reindex(pd.MultiIndex.from_frame(drawn[IDS]))
+        if not step.number:
+            accuracy = rows.loc[~is_second_turn(rows), "accuracy"].to_numpy(dtype=float, na_value=np.nan)
+            return Course(rewards, [], accuracy)
+        kept = keep_groups(rows, config.algorithm.filter, values)
+        parts, trained = _measured(step)
+        mine = in_training_order(rows[rows["slot"].isin(trained)])
+        batch = graded(select_rows(parts, mine, self.run.pad_id), mine)
+        state = self.run.restored(self.run.state.state_dict())
+        state.absorb_sampled(rows, sorted(trained))
+        shape(batch, state, config, self.run.is_trigger)
+        mask = batch.tensor("response_mask")
+        advantages = (batch.tensor("advantages") * mask).sum(1) / mask.sum(1).clamp(min=1)
+        after = {name: part for name, part in state.state_dict().items() if name not in ("counters", "evaluations")}
+        return Course(rewards, kept, advantages.numpy(), json.dumps(after, sort_keys=True))
+
+
+def _drawn(step: Step) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """All samples that a step drew to train on, and their scores, row by row. Raises StoreError if they are gone."""
+    store, drawn, scores = step.run.store, [], []
+    for kept in step.memo.of_phases(["score"]):
+        (ref,) = kept.refs()
+        if "/score-validation-" in ref.path:
+            continue
+        rolled = store.here(ref.path.replace("/score-", "/rollout-"))
+        if not rolled.exists() or not store.intact([ref]):
+            raise StoreError(f"step {step.number}: its samples are gone ({ref.path}): `--steps` leaves it out")
+        drawn.append(pd.read_parquet(rolled))
+        scores.append(store.read_rows(ref))
+    if not drawn:
+        raise StoreError(f"step {step.number}: nothing says what it sampled (phases.jsonl): `--steps` leaves it out")
+    return pd.concat(drawn, ignore_index=True), pd.concat(scores, ignore_index=True)
+
+
+def _measured(step: Step) -> tuple[list[DataProto], set[int]]:
+    """What the learner measured of a step's samples, and the slots that were trained on."""
+    run, parts = step.run, []
+    for kept in step.memo.of_phases(["experience"]):
+        refs = [Ref.model_validate(ref) for ref in kept.result["rollouts"]]
+        rows = sampled_rows([run.store.read_rows(ref) for ref in refs], run.train_set)
+        rows = rows[rows["sample"] != GREEDY]
+        if slots := kept.result["slots"]:
+            rows = rows[rows["slot"].isin(slots)]
+        measured = Ref.model_validate(kept.result["measured"])
+        parts.append(token_batch(rows, run.pad_id).union(DataProto.load(run.store.path(measured))))
+    commit = run.store.read_commit(step.number)
+    return parts, set(run.store.read_rows(commit.artifacts["samples"])["slot"].tolist())
+
+
+def _differ(before: pd.DataFrame, after: pd.DataFrame, column: str) -> np.ndarray:
+    old, new = (table[column].to_numpy(dtype=float, na_value=np.nan) for table in (before, after))
+    return ~((old == new) | (np.isnan(old) & np.isnan(new)))
+
+
+def _reorders(old: np.ndarray, new: np.ndarray) -> bool:
+    """Whether two samples of a group change their order."""
+    return bool((np.sign(old[:, None] - old) * np.sign(new[:, None] - new) < 0).any())

@@ -1,0 +1,103 @@
+"""A run's samples judged again: by the same reward nothing differs; by another one it is told what, and from where."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ares.config import ConfigError
+from ares.history import Judged, Rescore
+from ares.store import StoreError
+from tests.short_runs import told
+
+VERIFIER = '''
+import re
+
+def right(completions, answer, **columns):
+    """As the math reward, but no answer is right on which the list insists."""
+    boxes = [re.findall(r"boxed{(.*?)}", text)[-1:] for text in completions]
+    return [float(box == [str(truth)] and box[0] not in WRONG) for box, truth in zip(boxes, answer)]
+'''
+
+
+@pytest.fixture
+def copied(runs: Path, tmp_path: Path) -> Path:
+    """The directory of a copy of the shared run."""
+    shutil.copytree(runs / "uninterrupted", tmp_path / "runs" / "uninterrupted")
+    return tmp_path / "runs"
+
+
+def judged(runs: Path, *overrides: str, first: int = 0, last: int = 99) -> list[Judged]:
+    with Rescore("uninterrupted", list(overrides), runs) as again:
+        return list(again.steps(first, last))
+
+
+def verifier(folder: Path, *refused: str) -> str:
+    file = folder / "verifier.py"
+    file.write_text(f"WRONG = {refused!r}\n{VERIFIER}")
+    return f"reward.kind={file}:right"
+
+
+def test_an_unchanged_reward_differs_nowhere(copied: Path) -> None:
+    steps = judged(copied)
+    assert [one.step for one in steps] == [0, 1, 2, 3, 4]
+    assert all(one.samples >= 16 for one in steps)
+    for one in steps:
+        assert one.model_dump(exclude={"step", "samples"}) == {
+            "changed": 0, "raised": 0, "lowered": 0, "lost": 0, "ranks": 0, "revived": 0, "dropped": 0, "signs": 0,
+            "differs": False,
+        }  # fmt: skip
+
+
+def test_another_verifier_changes_the_verdicts_that_it_says_and_the_steps_that_have_them(
+    copied: Path, tmp_path: Path
+) -> None:
+    read = pd.read_parquet
+    scores = {step: read(next((copied / "uninterrupted" / "steps" / f"{step:06d}").glob("samples.parquet")))
+              for step in range(1, 5)}  # fmt: skip
+    right = scores[1][scores[1]["accuracy"] == 1.0]
+    refused = str(right["ground_truth"].iloc[0])
+    steps = judged(copied, verifier(tmp_path, refused))
+    of_first = steps[1]
+    assert of_first.changed == of_first.lowered >= 1
+    assert of_first.raised == of_first.lost == 0
+    assert of_first.differs
+    (folder,) = (copied / "uninterrupted" / "rescores").iterdir()
+    verdicts = read(folder / "000001.parquet")
+    assert len(verdicts) == of_first.changed
+    assert set(verdicts["accuracy_before"]) == {1.0}
+    assert set(verdicts["accuracy"]) == {0.0}
+    assert all(f"boxed{{{refused}}}" in text for text in verdicts["response"])
+
+
+def test_a_step_that_was_judged_is_read_and_another_verifier_judges_anew(copied: Path, tmp_path: Path) -> None:
+    before = judged(copied, verifier(tmp_path), first=1, last=2)
+    kept = sorted((copied / "uninterrupted" / "rescores").rglob("*.json"))
+    times = [path.stat().st_mtime_ns for path in kept]
+    assert [one.step for one in before] == [1, 2]
+    assert judged(copied, verifier(tmp_path), first=1, last=2) == before
+    assert [path.stat().st_mtime_ns for path in kept] == times
+    everything = [str(number) for number in range(1000)]
+    assert judged(copied, verifier(tmp_path, *everything), first=1, last=1)[0].changed > 0
+
+
+def test_only_rewards_are_changed_and_samples_that_are_gone_are_named(copied: Path) -> None:
+    with pytest.raises(ConfigError, match=r"learner\.lr=1: stored samples are judged again by settings of reward"):
+        judged(copied, "learner.lr=1")
+    for path in (copied / "uninterrupted" / "steps" / "000002").glob("rollout-rollout-*"):
+        path.unlink()
+    with pytest.raises(StoreError, match="step 2: its samples are gone"):
+        judged(copied)
+    assert [one.step for one in judged(copied, first=3)] == [3, 4]
+
+
+def test_the_command_says_from_where_on_training_differs_and_how_to_fork(copied: Path, tmp_path: Path) -> None:
+    same = told(copied, "rescore", "uninterrupted", "--steps", "1:2")
+    assert (same.returncode, "none has another verdict" in same.stdout) == (0, True)
+    reward = verifier(tmp_path, *[str(number) for number in range(1000)])
+    other = told(copied, "rescore", "uninterrupted", reward)
+    assert other.returncode == 0, other.stderr
+    assert "training would have gone another way from step 1 on" in other.stdout
+    assert f"ares fork uninterrupted --at 1 --phase rollout {reward} --run uninterrupted-rescored" in other.stdout
+    assert told(copied, "rescore", "uninterrupted", "--steps", "first").returncode == 2
