@@ -5,7 +5,7 @@ responses (ares/grading).
 """
 
 from ares.data.chats import check_template, conversation, odd_in_template, rendered
-from ares.data.check import CheckReport, Finding, check_rows, compare_with_held_out, find_overlaps
+from ares.data.check import CheckReport, check_rows, compare_with_held_out, find_overlaps
 from ares.data.code import CodeProblem, packages_of, program
 from ares.data.code_sets import FENCE, STATEMENTS
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
@@ -29,47 +29,10 @@ from ares.data.trials import check_solutions
 from ares.data.vision import Vision, check_media, in_parts
 
 __all__ = [
-    "ASKED",
-    "FENCE",
-    "MARK",
-    "OWN",
-    "STATEMENTS",
-    "CheckReport",
-    "CodeProblem",
-    "Cursor",
-    "DataError",
-    "Finding",
-    "MediaError",
-    "MediaReader",
-    "Patches",
-    "Problems",
-    "Row",
-    "Vision",
-    "as_problems",
-    "check_media",
-    "check_rows",
-    "check_solutions",
-    "check_template",
-    "compare_with_held_out",
-    "content_hash",
-    "conversation",
-    "each_row",
-    "find_overlaps",
-    "in_parts",
-    "is_video",
-    "joined",
-    "level_of",
-    "load_held_out",
-    "load_problems",
-    "load_tokenizer",
-    "load_train",
-    "odd_in_template",
-    "packages_of",
-    "path_of",
-    "place",
-    "program",
-    "read_rows",
-    "rendered",
-    "shown",
+    "ASKED", "FENCE", "MARK", "OWN", "STATEMENTS", "CheckReport", "CodeProblem", "Cursor", "DataError", "MediaError",
+    "MediaReader", "Patches", "Problems", "Row", "Vision", "as_problems", "check_media", "check_rows",
+    "check_solutions", "check_template", "compare_with_held_out", "content_hash", "conversation", "each_row",
+    "find_overlaps", "in_parts", "is_video", "joined", "level_of", "load_held_out", "load_problems", "load_tokenizer",
+    "load_train", "odd_in_template", "packages_of", "path_of", "place", "program", "read_rows", "rendered", "shown",
     "thumbnail",
-]
+]  # fmt: skip

@@ -19,7 +19,7 @@ from ares.data.code import CodeProblem
 from ares.data.code_tests import UNPARSABLE
 from ares.data.problems import Row, each_row, missing_columns
 from ares.data.shared import overlaps, shared_prompts
-from ares.data.sources import Unreadable, place, read_rows, shown
+from ares.data.sources import place, read_readable, shown
 from rewards.math import asked_format
 from sandbox import parse
 
@@ -49,9 +49,7 @@ class SeenPrompt:
     row: Line
     text: str
     """The prompt decoded from its tokens; without a tokenizer the messages with their roles."""
-    tokens: int | None = None
-    special: list[str] = field(default_factory=list)
-    """The special tokens in it."""
+    tokens: int | None
 
 
 @dataclass
@@ -60,24 +58,20 @@ class CheckReport:
 
     source: str
     rows: int
-    findings: list[Finding]
+    findings: list[Finding] = field(default_factory=list)
     failures: list[Finding] = field(default_factory=list)
-    """Reference solutions that fail."""
-    flaky: list[Finding] = field(default_factory=list)
-    """Reference solutions that pass in one run and fail in another."""
+    """Reference solutions that fail, or pass in some runs only."""
     counted: dict[str, Any] = field(default_factory=dict)
     """What else is said of the set, in the order in which it was found."""
     problems: dict[Line, tuple[str, CodeProblem]] = field(default_factory=dict)
     """Code problems that can be used: row → (id, problem)."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """Rows left out, `3 (Mbpp/7)`, and why: code without a test, an answer that cannot be graded."""
+    """Rows that are no problems, `3 (Mbpp/7)`, and why: code without a test, an answer that cannot be graded."""
     prompts: dict[Line, str] = field(default_factory=dict)
     """Row → its prompt as text, with its images and videos."""
-    overlong: set[Line] = field(default_factory=set)
-    """Rows that are left out."""
-    held_out: set[Line] = field(default_factory=set)
-    """Rows whose prompt is also held out."""
-    overlapping: dict[str, list[str]] = field(default_factory=dict)
+    untrained: set[Line] = field(default_factory=set)
+    """Rows that are not trained on though nothing is wrong: overlong, or held out too (data.drop_shared)."""
+    overlaps: dict[str, list[str]] = field(default_factory=dict)
     """For each suite, the problems that share 13 consecutive words with one of its: `row 7 with HumanEval/3`."""
     examples: list[SeenPrompt] = field(default_factory=list)
     """The first, the shortest and the longest prompt that is kept, in full."""
@@ -85,12 +79,12 @@ class CheckReport:
     @property
     def good(self) -> bool:
         """Whether nothing is wrong; rows that are left out do not count."""
-        return not self.findings and not self.failures and not self.flaky
+        return not self.findings and not self.failures
 
-    def trained_on(self, drop_shared: bool) -> int:
+    @property
+    def trained_on(self) -> int:
         """How many problems a run would draw from if the wrong rows were removed."""
-        left_out = {each.row for each in self.findings} | self.overlong | (self.held_out if drop_shared else set())
-        return len(self.prompts.keys() - left_out)
+        return len(self.prompts.keys() - {each.row for each in self.findings} - self.untrained)
 
     def counts(self) -> dict[str, Any]:
         """Counts in the order in which they are shown."""
@@ -112,9 +106,8 @@ def check_rows(
     needs: what every row must have (`RewardConfig.needs`). vision: prompts hold images. settings: the prefix of the
     settings that name columns, for messages. answer: reward.answer, where answers are read whatever the prompt says.
     """
-    unreadable: Unreadable = {}
-    raw = read_rows(source, split, unreadable, limit)
-    report = CheckReport(shown(source), len(raw) + len(unreadable), [])
+    raw, unreadable = read_readable(source, split, limit)
+    report = CheckReport(shown(source), len(raw) + len(unreadable))
     for line, what in unreadable.items():
         report.add(what, line)
     for what in (absent := missing_columns(raw, config, needs, settings)):
@@ -159,16 +152,17 @@ def compare_with_held_out(
     held-out set's findings. If every held-out prompt is trained on, that is one too, unless data.drop_shared leaves
     them out."""
     ours, theirs = list(report.prompts.values()), list(held_out.prompts.values())
-    shared = shared_prompts(ours, theirs)
-    if theirs and not drop_shared and shared_prompts(theirs, ours).normalised.all():
+    rows = [row for row, is_shared in zip(report.prompts, shared_prompts(ours, theirs), strict=True) if is_shared]
+    report.counted[f"prompts that are held out{f' in {name}' if name else ''} too"] = named(
+        [f"row {row}" for row in rows]
+    )
+    if drop_shared:
+        report.untrained |= set(rows)
+    elif theirs and shared_prompts(theirs, ours).all():
         report.add(
             f"all {len(theirs)} prompts of {held_out.source} are in the train set: what is measured is what was "
             "learnt by heart. data.drop_shared=true leaves them out of training"
         )
-    rows = [row for row, is_shared in zip(report.prompts, shared.normalised, strict=True) if is_shared]
-    of = f" in {name}" if name else ""
-    report.counted[f"prompts that are held out{of} too"] = named([f"row {row}" for row in rows], count=str(shared))
-    report.held_out |= set(rows)
     report.left_out |= {f"{held_out.source}:{row}": why for row, why in held_out.left_out.items()}
     for each in held_out.findings:
         report.add(each.what, place(held_out.source, each.row) if each.row else held_out.source, each.id)
@@ -179,7 +173,7 @@ def find_overlaps(report: CheckReport, suite: CheckReport, name: str) -> None:
     ours, theirs = report.problems, list(suite.problems.values())
     owners = overlaps([each.statement for _, each in ours.values()], [each.statement for _, each in theirs])
     pairs = [f"row {row} with {theirs[other][0]}" for row, other in zip(ours, owners, strict=True) if other is not None]
-    report.overlapping[name] = pairs
+    report.overlaps[name] = pairs
     share = f" of {len(ours)} ({len(pairs) / len(ours):.1%})" if pairs else ""
     unread = suite.rows - len(theirs)
     report.counted[f"problems with 13 words in a row of {name or 'held-out ones'}"] = named(
@@ -231,37 +225,35 @@ def _see_duplicates(report: CheckReport, rows: list[Row], shows: list[list[Any]]
 
 def _see_prompts(report: CheckReport, rows: list[Row], tokenizer: PreTrainedTokenizerBase | None, limit: int) -> None:
     """Measure the prompts, and keep three of them in full. limit: data.max_prompt_length."""
-    texts = {row.line: row.text for row in rows if row.text}
     if tokenizer is None:
         texts = {row.line: "\n".join(f"{each['role']}: {each['content']}" for each in row.messages) for row in rows}
+    else:
+        texts = {row.line: row.text for row in rows if row.text}
     if not texts:
         return
     ids_of: dict[Line, list[int]] = {}
     if tokenizer is not None:
         token_ids = tokenizer(list(texts.values()), add_special_tokens=False, verbose=False)["input_ids"]
         ids_of = dict(zip(texts, token_ids, strict=True))
-        report.overlong = {line for line, ids in ids_of.items() if len(ids) > limit}
+        overlong = {line for line, ids in ids_of.items() if len(ids) > limit}
+        report.untrained |= overlong
         report.counted["prompt tokens"] = _spread(map(len, token_ids))
-        report.counted["prompts left out as overlong"] = len(report.overlong)
-        if len(report.overlong) == len(texts):
+        report.counted["prompts left out as overlong"] = len(overlong)
+        if len(overlong) == len(texts):
             shortest = min(map(len, token_ids))
             report.add(
                 f"all prompts are longer than data.max_prompt_length={limit} (the shortest has {shortest} tokens)"
             )
         special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
-        contents = {row.line: "\n".join(each["content"] for each in row.messages) for row in rows}
-        spoiled = [line for line, said in contents.items() if any(token in said for token in special)]
-        if spoiled:
+        said = {row.line: "\n".join(each["content"] for each in row.messages) for row in rows}
+        if spoiled := [line for line, text in said.items() if any(token in text for token in special)]:
             report.counted["prompts with special tokens as text"] = named([f"row {line}" for line in spoiled])
-    kept = [line for line in texts if line not in report.overlong]
+        texts |= {line: str(tokenizer.decode(ids, clean_up_tokenization_spaces=False)) for line, ids in ids_of.items()}
+    kept = [line for line in texts if line not in report.untrained]
     by_length = sorted(kept, key=lambda line: len(texts[line]))
     for line in dict.fromkeys([*kept[:1], *by_length[:1], *by_length[-1:]]):
-        if tokenizer is None:
-            report.examples.append(SeenPrompt(line, texts[line]))
-            continue
-        known, ids = tokenizer.added_tokens_decoder, ids_of[line]
-        text = str(tokenizer.decode(ids, clean_up_tokenization_spaces=False))
-        report.examples.append(SeenPrompt(line, text, len(ids), sorted({str(known[id]) for id in ids if id in known})))
+        tokens = len(ids_of[line]) if ids_of else None
+        report.examples.append(SeenPrompt(line, texts[line], tokens))
 
 
 def _spread(numbers: Iterable[int]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from ares.config import DataConfig
 from ares.data.code_sets import AFTER_PROGRAMS, CODE_SETS, FENCE, STATEMENTS, ground_truth, set_of, text_of, unpacked
 from ares.data.code_tests import (
     OWN_PAIRS,
@@ -39,11 +40,11 @@ _OPTIONAL: dict[str, Any] = {
 }  # fmt: skip
 """Columns that are added only where a row needs them, so that the digests of other sets stay the same."""
 _COLUMNS = tuple(dict.fromkeys(name for each in CODE_SETS.values() for name in each.tests))
-_SECONDS = re.compile(r"\s*(?P<number>\d+(\.\d+)?)\s*(?P<thousandths>m(illi)?s)?", re.IGNORECASE)
-"""TACO's `2.0 seconds`, whatever follows the first number."""
+_SECONDS = re.compile(r"\s*\d+(\.\d+)?")
+"""A number, or TACO's `2.0 seconds`."""
 _IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t][^\n#]*", re.MULTILINE)
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
-_NAMES = (ast.Expr, ast.Assign, ast.AnnAssign)
+_ACTS = (ast.Call, ast.Assert, ast.Raise)
 
 
 @dataclass(frozen=True)
@@ -82,14 +83,14 @@ class CodeProblem:
     """Where such a response ends."""
 
 
-def read_problem(row: Mapping[str, Any], prompt_key: str, tests_key: str, answer_key: str) -> CodeProblem:
+def read_problem(row: Mapping[str, Any], config: DataConfig) -> CodeProblem:
     """Normalise a row. Raises RowError where it has no prompt or a column cannot be read, NoTests where no test."""
     row = {name: value for name, value in row.items() if not is_missing(value)}
     ours = {name: value for name, value in set_of(row).adapt(row).items() if value is not None}
     ours |= {name: row[name] for name in ("setup", "solution", "packages") if name in row}
-    if answer_key in row:
-        ours["solution"] = text_of(row, answer_key)
-    tests = _tests(row, tests_key)
+    if config.answer_key in row:
+        ours["solution"] = text_of(row, config.answer_key)
+    tests, prompt_key = _tests(row, config.tests_key), config.prompt_key
     checker = _checker(row, tests)
     setup = text_of(ours, "setup") or ""
     if tests.functions:
@@ -146,9 +147,7 @@ def packages_of(packages: Iterable[str], rows: Iterable[Mapping[Any, Any]]) -> t
     return tuple(sorted(asked))
 
 
-def program(
-    row: Mapping[str, Any], source: str, cpu_seconds: float = 2.0, memory_mb: int = 512, truncated: bool = False
-) -> Program:
+def program(row: Mapping[str, Any], source: str, cpu_seconds: float = 2.0, memory_mb: int = 512) -> Program:
     """The program to judge: a source with the tests of a normalised row.
 
     Imports and helpers that precede the function in HumanEval's prompt, and imports of other sets' judges, are put
@@ -174,7 +173,6 @@ def program(
         entry_point=entry_point,
         cpu_seconds=cpu_seconds if own["time_limit"] is None else min(cpu_seconds, own["time_limit"]),
         memory_mb=memory_mb,
-        truncated=truncated,
         stdin_compare=own["stdin_compare"],
         checker=own["checker"],
     )
@@ -219,13 +217,11 @@ def _check_test(test: str, setup: str) -> None:
         body = parse(test).body
     except UNPARSABLE:  # which `ares data check` names
         return
-    runs = (
-        not isinstance(node, _DEFINES)
-        and (not isinstance(node, _NAMES) or any(isinstance(each, ast.Call) for each in ast.walk(node)))
-        for node in body
-    )
+    runs = [each for node in body if not isinstance(node, _DEFINES) for each in ast.walk(node)]
     # The sandbox calls check(candidate) itself.
-    if not any(runs) and "check" not in (getattr(node, "name", None) for node in body):
+    if not any(isinstance(each, _ACTS) for each in runs) and "check" not in (
+        getattr(node, "name", "") for node in body
+    ):
         raise RowError(
             "a test only defines functions and calls none, so that every program would pass it (tests in pytest's "
             f"style are not read): {test!r:.80}"
@@ -258,14 +254,11 @@ def _packages(given: Any) -> tuple[str, ...]:
 
 def _time_limit(row: dict[str, Any]) -> float | None:
     """Seconds, from a number, `2.0 seconds` (TACO) or {"seconds", "nanos"} (CodeContests); None for anything else."""
-    value, seconds = json_value(row.get("time_limit"), "time_limit"), 0.0
+    value = json_value(row.get("time_limit"), "time_limit")
     if isinstance(value, dict):
-        seconds = float(value.get("seconds") or 0) + float(value.get("nanos") or 0) / 1e9
-    elif isinstance(value, str) and (found := _SECONDS.match(value)):
-        seconds = float(found["number"]) / (1000 if found["thousandths"] else 1)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
-    return seconds if seconds > 0 else None
+        value = float(value.get("seconds") or 0) + float(value.get("nanos") or 0) / 1e9
+    found = _SECONDS.match(str(value))
+    return float(found[0]) or None if found else None
 
 
 def _statement(value: Any) -> str:

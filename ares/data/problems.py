@@ -23,7 +23,7 @@ from ares.config import ConfigError, DataConfig, Needs, Source, absent_model, lo
 from ares.data.chats import check_template, conversation, rendered
 from ares.data.code import IDS, CodeProblem, NoTests, RowError, read_problem, with_unit_tests
 from ares.data.code_sets import ground_truth
-from ares.data.shared import SharedPrompts, shared_prompts
+from ares.data.shared import shared_prompts
 from ares.data.sources import DataError, folder_of, is_missing, place, read_rows, shown, together
 from ares.data.vision import Vision, has_media, in_parts, spoken
 from rewards.math import why_ungradable
@@ -50,9 +50,8 @@ class Problems:
     prompt shows (ares/data/media.py), in its order."""
     overlong: int
     """Rows left out because the prompt was longer than data.max_prompt_length."""
-    left_out: dict[str, tuple[int | str, str]] = field(default_factory=dict)
-    """Rows that are no problems: id → (row as errors name it, why): code without a test, an answer that cannot be
-    graded."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Rows that are no problems, `3 (Mbpp/7)`, and why: code without a test, an answer that cannot be graded."""
     repeated: tuple[str, ...] = ()
     """Columns that repeat prompt and id, and so are left out of the digest."""
 
@@ -74,8 +73,8 @@ class Problems:
             rows = frame.map(repr).to_json(orient="split", index=False)
         return hashlib.sha256(rows.encode()).hexdigest()[:16]
 
-    def shared_with(self, held_out: "Problems") -> SharedPrompts:
-        """Which of these problems have the same prompt and media as a held-out one."""
+    def shared_with(self, held_out: "Problems") -> np.ndarray:
+        """Which of these problems [N] (bool) have the same prompt and media as a held-out one."""
         return shared_prompts(self._asked(), held_out._asked())
 
     def without(self, dropped: np.ndarray) -> "Problems":
@@ -94,10 +93,10 @@ class Problems:
         return self.frame["media_references"].map(lambda names: " ".join(name.rpartition("@")[2] for name in names))
 
     def reasons(self) -> dict[str, list[str]]:
-        """Why rows are left out, and which: `3 (Mbpp/7)`."""
+        """Why rows are left out, and which."""
         rows: dict[str, list[str]] = {}
-        for name, (row, why) in self.left_out.items():
-            rows.setdefault(why, []).append(f"{row} ({name})")
+        for row, why in self.left_out.items():
+            rows.setdefault(why, []).append(row)
         return rows
 
     def first(self, count: int | None) -> "Problems":
@@ -166,7 +165,7 @@ def joined(sets: dict[str, Problems]) -> Problems | None:
         source=", ".join(each.source for each in sets.values()),
         frame=together(frames).reset_index(drop=True),
         overlong=sum(each.overlong for each in sets.values()),
-        left_out={f"{name}/{own}": row for name, each in sets.items() for own, row in each.left_out.items()},
+        left_out={f"{name}/{row}": why for name, each in sets.items() for row, why in each.left_out.items()},
         repeated=tuple(dict.fromkeys(column for each in sets.values() for column in each.repeated)),
     )
 
@@ -241,7 +240,7 @@ def as_problems(
         source=shown(source),
         frame=frame[fits].reset_index(drop=True),
         overlong=int((~fits).sum()),
-        left_out={row.id: (row.line, row.left_out) for row in rows if row.left_out},
+        left_out={f"{row.line} ({row.id})": row.left_out for row in rows if row.left_out},
         repeated=(ASKED, *(OWN + key for key in keys)),
     )
 
@@ -303,7 +302,7 @@ def each_row(
 
 def _read_code(row: Row, values: dict[str, Any], config: DataConfig) -> None:
     try:
-        row.problem = read_problem(values, config.prompt_key, config.tests_key, config.answer_key)
+        row.problem = read_problem(values, config)
     except NoTests as error:
         row.left_out = str(error)
     except RowError as error:

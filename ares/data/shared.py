@@ -1,15 +1,14 @@
 """What train and held-out sets share: prompts, counted before a run, and n-grams of words, searched by
 `ares data check --code` (decontamination).
 
-Covered: equal texts, and texts that differ only in case, spaces, line breaks and closing punctuation; equal runs of
-NGRAM words, and shorter texts as a whole. Not covered: paraphrases, translations, renamed variables, problems that
+Covered: texts that are equal but for case, spaces, line breaks and closing punctuation; equal runs of NGRAM words, and
+shorter texts as a whole. Not covered: paraphrases, translations, renamed variables, problems that
 differ in one number.
 """
 
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,26 +19,10 @@ NGRAM = 13
 _WORD = re.compile(r"\w+")
 
 
-@dataclass(frozen=True)
-class SharedPrompts:
-    """Which prompts of a train set are held out too."""
-
-    exact: np.ndarray
-    """bool, one a train prompt: the same text."""
-    normalised: np.ndarray
-    """bool: the same text but for case, spaces and closing punctuation; the exact ones are among them."""
-
-    def __str__(self) -> str:
-        return f"{self.exact.sum()} exactly, {self.normalised.sum()} but for case, spaces and closing punctuation"
-
-
-def shared_prompts(train: Sequence[str], held_out: Sequence[str]) -> SharedPrompts:
-    """Compare every train prompt with all held-out ones."""
-    exact, alike = set(held_out), {normalised(text) for text in held_out}
-    return SharedPrompts(
-        np.array([text in exact for text in train], dtype=bool),
-        np.array([normalised(text) in alike for text in train], dtype=bool),
-    )
+def shared_prompts(train: Sequence[str], held_out: Sequence[str]) -> np.ndarray:
+    """Which train prompts [N] (bool) are held out too: the same text but for case, spaces and closing punctuation."""
+    alike = {normalised(text) for text in held_out}
+    return np.array([normalised(text) in alike for text in train], dtype=bool)
 
 
 def normalised(text: str) -> str:

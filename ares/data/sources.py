@@ -6,18 +6,19 @@ values are None, every cell of a CSV is text; text that no tokenizer accepts is 
 columns mean (ares/data/problems.py, ares/data/code.py).
 """
 
+import csv
 import gzip
 import json
 import re
+import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 
 from ares.config import Source, is_there, location, matches
@@ -28,8 +29,6 @@ _HUB = re.compile(r"(?P<name>.+?)(:(?P<configuration>[\w.+-]+))?(@(?P<revision>[
 _GLOB = re.compile(r"[*?[]")
 _INDEX = re.compile(r"__index_level_\d+__")
 """Columns that pandas adds to a parquet file for a frame's index."""
-LONGEST_CSV_ROW = 1 << 26
-"""Bytes; a program's tests may fill a few."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 Unreadable = dict[int | str, str]
 """What is wrong with lines that are not rows, by line number."""
@@ -60,37 +59,39 @@ def folder_of(source: Source) -> Path:
     return folders.pop() if len(folders) == 1 else Path()
 
 
-def read_rows(
-    source: Source, split: str, unreadable: Unreadable | None = None, limit: int | None = None
-) -> pd.DataFrame:
+def read_rows(source: Source, split: str, limit: int | None = None) -> pd.DataFrame:
     """The first `limit` raw rows (None: all), indexed for `place`.
 
-    Raises DataError when there is nothing to read, and at the first line that is not a row, unless `unreadable` is
-    given: then it collects what is wrong with each such line.
+    Raises DataError when there is nothing to read, and at the first line that is not a row.
+    """
+    rows, unreadable = read_readable(source, split, limit)
+    for row, what in unreadable.items():
+        raise DataError(f"{place(source, row)}: {what}")
+    return rows
+
+
+def read_readable(source: Source, split: str, limit: int | None = None) -> tuple[pd.DataFrame, Unreadable]:
+    """The rows among the first `limit` (None: all), indexed for `place`, and what is wrong with the others.
+
+    Raises DataError when there is nothing to read.
     """
     named = _named(source)
     frames: list[pd.DataFrame] = []
-    wrong: Unreadable = {}
+    unreadable: Unreadable = {}
     left = limit
     for one in named:
-        frame, lines = _rows(one, split, left)
+        frame, wrong = _rows(one, split, left)
         if len(named) > 1:
             frame.index = pd.Index([f"{one}:{row}" for row in frame.index], dtype=object)
-            lines = {f"{one}:{row}": what for row, what in lines.items()}
+            wrong = {f"{one}:{row}": what for row, what in wrong.items()}
         frames.append(frame)
-        wrong |= lines
-        if left is not None:
-            left -= len(frame) + len(lines)
-            if left <= 0:
-                break
-    for row, what in wrong.items() if unreadable is None else ():
-        raise DataError(f"{place(source, row)}: {what}")
-    if unreadable is not None:
         unreadable |= wrong
+        if left is not None and (left := left - len(frame) - len(wrong)) <= 0:
+            break
     whole = together(frames)
-    if whole.empty and not wrong:
+    if whole.empty and not unreadable:
         raise DataError(f"{shown(source)}: no rows")
-    return whole
+    return whole, unreadable
 
 
 def _named(source: Source) -> list[str]:
@@ -126,7 +127,7 @@ def _rows(one: str, split: str, limit: int | None) -> tuple[pd.DataFrame, Unread
         raise DataError(
             f"{one}: no kind of file that is read ({', '.join(FORMATS)}; all but parquet and arrow also .gz)"
         )
-    return as_objects(_data_set(one, path, split, limit), one), {}
+    return as_objects(_data_set(one, split, limit), one), {}
 
 
 def together(frames: list[pd.DataFrame]) -> pd.DataFrame:
@@ -138,9 +139,9 @@ def together(frames: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat([frame.astype(object) for frame in whole])
 
 
-def _data_set(one: str, path: Path, split: str, limit: int | None) -> pa.Table:
+def _data_set(one: str, split: str, limit: int | None) -> pa.Table:
     try:
-        data_set = _saved(path, split) if _is_saved(path) else _loaded(one, split)
+        data_set = _loaded(one, split)
     except Exception as error:  # of damaged files the library raises nothing narrower
         raise DataError(
             f"{one}: neither a file ({', '.join(FORMATS)}) nor a data set with a split {split!r}: "
@@ -149,33 +150,21 @@ def _data_set(one: str, path: Path, split: str, limit: int | None) -> pa.Table:
     return data_set.with_format("arrow")[: len(data_set) if limit is None else limit]
 
 
-def _is_saved(path: Path) -> bool:
-    return any(is_there(path / name) for name in ("dataset_dict.json", "state.json"))
+def _loaded(one: str, split: str) -> Any:
+    """A data set that was written by `save_to_disk`, or one from the hub, its cache or a folder.
 
-
-def _saved(path: Path, split: str) -> Any:
-    """A data set written by `save_to_disk`, or the named split of one with several."""
+    Raises ValueError if the cache holds another revision, and what the library raises.
+    """
     import datasets  # takes a second to import, and most runs read a file
 
-    saved = datasets.load_from_disk(path)
-    if isinstance(saved, datasets.DatasetDict):
-        if split not in saved:
-            raise ValueError(f"it has {', '.join(saved)}")
-        return saved[split]
-    return saved
-
-
-def _loaded(one: str, split: str) -> Any:
-    """A data set from the hub, its cache or a folder. Raises ValueError if the cache holds another revision."""
-    import datasets
-
     datasets.disable_progress_bars()
-    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are reported once, below
-    parts = _HUB.fullmatch(one)
-    is_folder = is_there(Path(location(one)))
-    name, configuration, revision = (
-        (one, None, None) if is_folder or not parts else parts.group("name", "configuration", "revision")
-    )
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are reported once, by the caller
+    folder = Path(location(one))
+    if any(is_there(folder / name) for name in ("dataset_dict.json", "state.json")):
+        saved = datasets.load_from_disk(folder)
+        return saved[split] if isinstance(saved, datasets.DatasetDict) else saved
+    parts = None if is_there(folder) else _HUB.fullmatch(one)
+    name, configuration, revision = parts.group("name", "configuration", "revision") if parts else (one, None, None)
     if revision is not None and is_there(Path(location(name))):
         raise ValueError(f"{name} is a folder, and only a data set of the hub has revisions")
     builder = datasets.load_dataset_builder(location(name), configuration, revision=revision)
@@ -202,17 +191,20 @@ def read_file(path: Path, limit: int | None) -> tuple[pd.DataFrame, Unreadable]:
     wrong with lines that are not rows. Raises DataError when it cannot be read."""
     kind = str(format_of(path.name))
     try:
-        if kind in JSON:
-            return _read_json(path, limit)
-        return as_objects(TABLES[kind](path).slice(0, limit), str(path)), {}
-    except DataError:
-        raise
+        if kind in TABLES:
+            return as_objects(TABLES[kind](path).slice(0, limit), str(path)), {}
+        opened = gzip.open if path.suffix == ".gz" else open
+        # utf-8-sig: Windows' programs begin a file with a byte order mark.
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as handle:
+            return _table(islice(TEXTS[kind](handle), limit))
     except UnicodeDecodeError as error:
         remedy = "convert it, as with iconv -f WINDOWS-1252 -t UTF-8"
         raise DataError(f"{path}: not UTF-8 text; {remedy}: {error}") from error
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
-    except (ValueError, pa.ArrowException) as error:
+    except DataError:
+        raise
+    except (ValueError, RecursionError, csv.Error, pa.ArrowException) as error:
         raise DataError(f"{path}: not readable as {kind[1:]}: {' '.join(str(error).split())}") from error
 
 
@@ -236,56 +228,34 @@ def _arrow(path: Path) -> pa.Table:
         return pa.ipc.open_stream(content).read_all()
 
 
-def _csv(path: Path) -> pa.Table:
-    """Every cell as text, empty ones as null."""
-    how = pyarrow.csv.ParseOptions(newlines_in_values=True)
-    blocks = pyarrow.csv.ReadOptions(block_size=LONGEST_CSV_ROW)
-    names = pyarrow.csv.open_csv(path, read_options=blocks, parse_options=how).schema.names
-    text = dict.fromkeys(names, pa.string())
-    convert = pyarrow.csv.ConvertOptions(column_types=text, null_values=[""], strings_can_be_null=True)
-    return pyarrow.csv.read_csv(path, read_options=blocks, parse_options=how, convert_options=convert)
-
-
-def _read_json(path: Path, limit: int | None) -> tuple[pd.DataFrame, Unreadable]:
-    rows: dict[int, dict[str, Any]] = {}
-    unreadable: Unreadable = {}
-    # utf-8-sig: Windows' programs begin a file with a byte order mark.
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8-sig") as handle:
-        for number, row in islice(_json_rows(handle, path), limit):
-            if isinstance(row, dict):
-                rows[number] = row
-            else:
-                unreadable[number] = row
-    names = dict.fromkeys(name for row in rows.values() for name in row)
-    return _frame({name: [row.get(name) for row in rows.values()] for name in names}, list(rows)), unreadable
-
-
-def _json_rows(handle: TextIO, path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Each row with its number, or what is wrong with it."""
-    is_first = True
+def _json_rows(handle: TextIO) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """The objects of a JSON array, by position, or of JSON lines, by line; or what is wrong with each."""
+    is_array = next((line for line in handle if line.strip()), "").lstrip().startswith("[")
+    handle.seek(0)
+    if is_array:
+        text = handle.read()
+        may_be_half = _escapes_surrogates(text)
+        yield from enumerate((_checked(value, may_be_half) for value in json.loads(text)), 1)
     for number, line in enumerate(handle, 1):
-        if is_first and line.lstrip().startswith("["):  # an array: rows are numbered by position
-            yield from enumerate(_array(line + handle.read(), path), 1)
-        elif line.strip():
-            yield number, _json_row(line)
-        is_first = is_first and not line.strip()
+        if line.strip():
+            try:
+                yield number, _checked(json.loads(line), _escapes_surrogates(line))
+            except (ValueError, RecursionError) as error:
+                yield number, f"not JSON: {error}"
 
 
-def _array(text: str, path: Path) -> list[dict[str, Any] | str]:
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not JSON: {error}") from error
-    may_be_half = _escapes_surrogates(text)
-    return [_checked(value, may_be_half) for value in values]
-
-
-def _json_row(line: str) -> dict[str, Any] | str:
-    try:
-        return _checked(json.loads(line), _escapes_surrogates(line))
-    except (ValueError, RecursionError) as error:
-        return f"not JSON: {error}"
+def _csv_rows(handle: TextIO) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """The rows after the header, every cell as text, empty ones as None; or what is wrong with each."""
+    csv.field_size_limit(sys.maxsize)  # a program's tests may fill more than the usual 128 KiB
+    rows = filter(None, csv.reader(handle, strict=True))  # without blank lines
+    names = next(rows, [])
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"two columns are called {twice!r}")
+    for number, cells in enumerate(rows, 1):
+        if len(cells) != len(names):
+            yield number, f"it has {len(cells)} cells, and there are {len(names)} columns"
+        else:
+            yield number, dict(zip(names, (cell or None for cell in cells), strict=True))
 
 
 def _escapes_surrogates(text: str) -> bool:
@@ -303,15 +273,27 @@ def _checked(row: Any, may_be_half: bool) -> dict[str, Any] | str:
     return row
 
 
-JSON = (".jsonl", ".json")
+TEXTS = {".jsonl": _json_rows, ".json": _json_rows, ".csv": _csv_rows}
+"""Readers of text, which may be compressed, by extension."""
 TABLES: dict[str, Callable[[Path], pa.Table]] = {
-    ".csv": _csv,
     ".parquet": lambda path: pyarrow.parquet.read_table(path),
     ".arrow": _arrow,
 }
 """Readers of files that hold whole tables, by extension."""
-FORMATS = (*JSON, *TABLES)
-"""Extensions of files that are read; all but parquet and arrow may also end with .gz."""
+FORMATS = (*TEXTS, *TABLES)
+"""Extensions of files that are read; texts may also end with .gz."""
+
+
+def _table(numbered: Iterable[tuple[int, dict[str, Any] | str]]) -> tuple[pd.DataFrame, Unreadable]:
+    rows: dict[int, dict[str, Any]] = {}
+    unreadable: Unreadable = {}
+    for number, row in numbered:
+        if isinstance(row, dict):
+            rows[number] = row
+        else:
+            unreadable[number] = row
+    names = dict.fromkeys(name for row in rows.values() for name in row)
+    return _frame({name: [row.get(name) for row in rows.values()] for name in names}, list(rows)), unreadable
 
 
 def _frame(columns: dict[str, list[Any]], index: list[int]) -> pd.DataFrame:

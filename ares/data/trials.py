@@ -1,9 +1,8 @@
-"""Programs that show what a code set's tests are worth: its reference solutions, three times each, and programs that
-do nothing.
+"""Programs that show what a code set's tests are worth: its reference solutions, three times each, and one that does
+nothing.
 
 Covered: solutions that fail, or only sometimes pass; slow ones; tests that accept a program whose functions return None
-and that prints nothing, or one that gives back its input. Not covered: whether tests tell a nearly right program from
-a right one.
+and that prints nothing. Not covered: whether tests tell a nearly right program from a right one.
 """
 
 import ast
@@ -22,71 +21,53 @@ PATIENCE_SECONDS = 10.0
 RUNS = 3
 """Runs of each reference solution, so that flaky ones are found."""
 ACCEPTS_NOTHING = "the tests accept a program that does nothing (functions return None, a script prints nothing)"
-_BODIES = {
-    "nothing": ("return None", ""),
-    "echo": (
-        "return arguments[0] if arguments else None",
-        "\nif __name__ == '__main__':\n    import sys\n    sys.stdout.write(sys.stdin.read())\n",
-    ),
-}
-"""Programs that do nothing: (body of their functions, script)."""
 
 
 def check_solutions(
     report: CheckReport, limits: CodeConfig, pool: SandboxPool, progress: Callable[[int, int], None]
 ) -> None:
-    """Judge the usable rows' reference solutions and programs that do nothing, and add the outcomes to the report.
+    """Judge the usable rows' reference solutions and a program that does nothing, and add the outcomes to the report.
 
     Each test of a solution gets PATIENCE_SECONDS (or limits.cpu_seconds, if that is more), whatever its row allows;
     a solution slower than training allows is listed as slow. `progress` is called with (judged, all).
     """
     problems = report.problems
-    trials = [
-        (row, kind)
-        for row, (_, problem) in problems.items()
-        for kind in ("nothing", "echo", *(["solution"] * RUNS if problem.solution is not None else []))
-    ]
-    programs = (_program(problems[row][1], kind, limits) for row, kind in trials)
-    runs_of: dict[int | str, list[Verdict]] = {row: [] for row, kind in trials if kind == "solution"}
-    echoed: set[int | str] = set()
+    trials: list[tuple[int | str, str | None]] = [(row, None) for row in problems]
+    trials += [(row, each.solution) for row, (_, each) in problems.items() if each.solution is not None] * RUNS
+    programs = (_program(problems[row][1], source, limits) for row, source in trials)
+    runs_of: dict[int | str, list[Verdict]] = {row: [] for row, solution in trials if solution is not None}
     for judged, (index, verdict) in enumerate(pool.stream(programs), 1):
-        row, kind = trials[index]
-        if kind == "solution":
+        row, source = trials[index]
+        if source is not None:
             runs_of[row].append(verdict)
-        elif verdict.error_type == "accepted" and kind == "nothing":
-            report.add(ACCEPTS_NOTHING, row, problems[row][0])
         elif verdict.error_type == "accepted":
-            echoed.add(row)
+            report.add(ACCEPTS_NOTHING, row, problems[row][0])
         progress(judged, len(trials))
-    slow, untrusted = [], 0
+    slow = []
     for row, verdicts in runs_of.items():
         name, problem = problems[row]
-        untrusted += not verdicts[0].trusted_compare
         if failure := _failure(row, name, problem, verdicts):
-            is_flaky = len({tuple(test.verdict for test in verdict.tests) for verdict in verdicts}) > 1
-            (report.flaky if is_flaky else report.failures).append(failure)
+            report.failures.append(failure)
         elif max(test.cpu for verdict in verdicts for test in verdict.tests) > min(
             limits.cpu_seconds, problem.time_limit or limits.cpu_seconds
         ):
             slow.append(name)
     report.findings.sort(key=lambda each: each.row if isinstance(each.row, int) else 0)
     report.counted |= {
-        "solutions accepted": len(runs_of) - len(report.failures) - len(report.flaky),
+        "solutions accepted": len(runs_of) - len(report.failures),
         "solutions not accepted": len(report.failures),
-        "solutions that only sometimes pass": len(report.flaky),
-        "solutions slower than training allows": named(sorted(slow)),
-        "rows with tests that the program could deceive": untrusted,
-        "rows whose tests accept the input given back": named([problems[row][0] for row in problems if row in echoed]),
+        "solutions slower than training allows": named(slow),
+        "rows with tests that the program could deceive": sum(not of[0].trusted_compare for of in runs_of.values()),
     }
 
 
-def _program(problem: CodeProblem, kind: str, limits: CodeConfig) -> Program:
-    if kind == "solution":
-        seconds = max(limits.cpu_seconds, PATIENCE_SECONDS)
-        return program(vars(replace(problem, time_limit=None)), str(problem.solution), seconds, limits.memory_mb)
-    body, script = _BODIES[kind]
-    functions = "".join(f"def {name}(*arguments, **named):\n    {body}\n" for name in _functions(problem))
-    return program(vars(problem), functions + script, limits.cpu_seconds, limits.memory_mb)
+def _program(problem: CodeProblem, solution: str | None, limits: CodeConfig) -> Program:
+    """The reference solution, or where there is None the program that does nothing."""
+    if solution is None:
+        nothing = "".join(f"def {name}(*arguments, **named):\n    return None\n" for name in _functions(problem))
+        return program(vars(problem), nothing, limits.cpu_seconds, limits.memory_mb)
+    seconds = max(limits.cpu_seconds, PATIENCE_SECONDS)
+    return program(vars(replace(problem, time_limit=None)), solution, seconds, limits.memory_mb)
 
 
 def _functions(problem: CodeProblem) -> list[str]:

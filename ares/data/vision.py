@@ -177,8 +177,6 @@ def _listed(value: Any) -> list[Any]:
 def _path(value: Any, folder: Path) -> str:
     if not isinstance(value, str) or not value:
         raise MediaError(f"a path or an image is wanted, this is {type(value).__name__} {value!r:.60}")
-    if value.startswith("data:"):
-        raise MediaError(f"{value:.30}…: images in data URIs are not read; give their bytes, or write them to files")
-    if "://" in value:
-        raise MediaError(f"{value}: nothing is fetched from the network; download it and name its path")
+    if value.startswith("data:") or "://" in value:
+        raise MediaError(f"{value:.60}: nothing is read from a URI; give the bytes, or write them to a file")
     return str(Path(folder, value))

@@ -1,8 +1,8 @@
 """Compare two evaluations of the same problems: paired differences over problems, and which problems each solves.
 
-Covered: finding the other evaluation, refusing one that was measured differently, t interval and McNemar's test. Not
-covered: several seeds of a training run (`ares ablate`): here both policies are fixed, and intervals cover which
-problems were drawn and, through their values, the sampling.
+Covered: reading the other evaluation, refusing one that was measured differently, t interval and p. Not covered:
+several seeds of a training run (`ares ablate`): here both policies are fixed, and intervals cover which problems were
+drawn and, through their values, the sampling.
 """
 
 import hashlib
@@ -17,8 +17,7 @@ import pandas as pd
 
 from ares.config import Config, ConfigError, result_settings
 from ares.data import ASKED, Problems
-from ares.evaluation.paired import estimate, mcnemar, p_of_t, spread_of
-from ares.store import runs_directory
+from ares.evaluation.paired import estimate, p_of_t, spread_of
 
 SAME = ("reward.", "rollout.max_response_length", "rollout.top_p", "data.system_prompt", "data.format_prompt")
 """Settings and prefixes of settings that must be equal in two evaluations."""
@@ -54,16 +53,17 @@ class ComparedEvaluation:
 
     @classmethod
     def read(cls, name: str) -> "ComparedEvaluation":
-        """By its folder, or by the folder's name below runs/evals or a run's evals. Raises ConfigError."""
-        folder = _folder(name)
+        """By its folder. Raises ConfigError."""
+        folder = Path(name).resolve()
+        if not (folder / "evaluation.json").is_file():
+            raise ConfigError(f"--compare {name}: no evaluation's folder (`ares eval` ends with its name)")
         try:
             summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
             problems = pd.read_parquet(folder / "problems.parquet")
         except FileNotFoundError as error:
-            raise ConfigError(f"--compare {name}: {folder} has not finished: the command that began it resumes it"
-                              ) from error  # fmt: skip
+            raise ConfigError(f"--compare {name}: it has not finished: the command that began it resumes it") from error
         except (OSError, ValueError) as error:
-            raise ConfigError(f"--compare {name}: {folder} cannot be read: {error}") from error
+            raise ConfigError(f"--compare {name}: it cannot be read: {error}") from error
         return cls(folder, summary, problems)
 
     def check(self, ids: Sequence[str], measured: dict[str, Any]) -> None:
@@ -88,12 +88,11 @@ def compared(
     """This evaluation's problems against the other's: differences are this minus other.
 
     Of each measure: both means, the mean difference with its t interval and p. solved: problems with at least one
-    correct sample, and McNemar's exact p.
+    correct sample.
     """
     mine, theirs = problems.set_index("id"), other.problems.set_index("id").loc[problems["id"]]
     both = (mine["samples"] > 0) & (theirs["samples"] > 0)
     one, two = mine["correct"][both] > 0, theirs["correct"][both] > 0
-    only_this, only_other = int((one & ~two).sum()), int((two & ~one).sum())
     return {
         "with": other.folder.name,
         "target": other.summary["target"],
@@ -102,10 +101,9 @@ def compared(
         "solved": {
             "by": "the answer" if samples == 1 else f"at least one of {samples} samples",
             "both": int((one & two).sum()),
-            "only_this": only_this,
-            "only_other": only_other,
+            "only_this": int((one & ~two).sum()),
+            "only_other": int((two & ~one).sum()),
             "neither": int((~one & ~two).sum()),
-            "p": mcnemar(only_this, only_other),
         },
     }
 
@@ -126,19 +124,6 @@ def _difference(mine: pd.Series, theirs: pd.Series) -> dict[str, Any]:
         "high": interval.high,
         "p": p_of_t(interval.mean, spread_of(differences), len(differences)),
     }
-
-
-def _folder(name: str) -> Path:
-    runs = runs_directory()
-    named = [Path(name), runs / "evals" / name, *sorted(runs.glob(f"*/evals/{name}"))]
-    folders = [folder for folder in dict.fromkeys(named) if (folder / "evaluation.json").is_file()]
-    if not folders:
-        there = sorted(path.parent.name for path in runs.glob("**/evals/*/summary.json"))
-        raise ConfigError(f"--compare {name}: no evaluation's folder, and none of that name in {runs}"
-                          f" (finished: {', '.join(there) or 'none'})")  # fmt: skip
-    if len(folders) > 1:
-        raise ConfigError(f"--compare {name}: there are {', '.join(map(str, folders))}: name the folder")
-    return folders[0]
 
 
 def _other_problems(before: list[str], now: list[str]) -> list[str]:

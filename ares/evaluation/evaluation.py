@@ -1,12 +1,12 @@
 """An evaluation: a policy, problems, and a folder that keeps the samples, so that it can be resumed.
 
-Covered: whose weights (a run's after a step, a model directory's), which settings may differ from the run's, the check
-that a folder belongs to this evaluation. Not covered: suites (ares/evaluation/suite_problems.py), sampling and grading
+Covered: whose weights (a run's after a step, a model directory's), which settings may differ from the run's, the folder
+that belongs to this evaluation alone. Not covered: suites (ares/evaluation/suite_problems.py), sampling and grading
 (tasks/sampling.py, the very phases of training), their order (flows/evaluate.py), estimates
 (ares/evaluation/estimates.py).
 
-    runs/<run>/evals/<name>/evaluation.json      what is evaluated; another one is refused
-    runs/<run>/evals/<name>/results/             Prefect's keyed results
+    runs/<run>/evals/<name>/evaluation.json      what is evaluated
+    runs/<run>/evals/<name>/phases.jsonl         what its phases have found
     runs/<run>/evals/<name>/rollout-…, score-…   shards
     runs/<run>/evals/<name>/samples.parquet      one row a sample: response, accuracy, tokens, …
     runs/<run>/evals/<name>/problems.parquet     one row a problem: samples, correct, pass@k
@@ -104,7 +104,8 @@ class Evaluation(Step):
             other.check(problems.frame["id"].tolist(), how_measured)
         check_media(problems.frame, problems.source, config.rollout)
         store = RunStore(_folder(request, problems.source, description))
-        _check_same(store, description)
+        if not store.here("evaluation.json").exists():
+            store.write_json("evaluation.json", description)
         identity = identity_of(config, {"train": problems.digest(), "model": weights, "graded_with": graded_with})
         run = Run(config, store, tokenizer, problems, problems, identity, grader)
         # A run's weights are rebuilt with its own settings from its own folder; engines get the settings here.
@@ -113,7 +114,7 @@ class Evaluation(Step):
             check_weights(weights_of, version)
         facts |= {"source": problems.source, "overlong": problems.overlong, "measured": how_measured}
         if problems.left_out:
-            facts["left_out"] = {name: why for name, (_, why) in problems.left_out.items()}
+            facts["left_out"] = problems.left_out
         facts |= _tried(request, run, sets)
         return cls(request, run, version, description | facts, sets, other)
 
@@ -231,8 +232,6 @@ def _model(request: EvaluationRequest, store: RunStore) -> tuple[Config, RunStor
 
 def _folder(request: EvaluationRequest, data: str, description: dict[str, Any]) -> Path:
     """The folder, derived from the description: the same evaluation finds it again, a different one gets another."""
-    if request.out is not None:
-        return Path(request.out)
     is_run = description["step"] is not None
     above = runs_directory() / request.target / "evals" if is_run else runs_directory() / "evals"
     of = f"step{description['step']}" if is_run else Path(request.target).name
@@ -240,23 +239,3 @@ def _folder(request: EvaluationRequest, data: str, description: dict[str, Any]) 
     identity = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:8]
     of_data = request.suite or Path(data).name.partition(".")[0]
     return above / f"{of}-{name_after(Path(of_data).name)}-{how}-{identity}"
-
-
-def _check_same(store: RunStore, description: dict[str, Any]) -> None:
-    path = store.here("evaluation.json")
-    if not path.exists():
-        if store.directory.exists() and (not store.directory.is_dir() or any(store.directory.iterdir())):
-            raise StoreError(f"{store.directory} holds something that is no evaluation: name another folder with --out")
-        store.write_json("evaluation.json", description)
-        return
-    try:
-        known = dict(json.loads(path.read_bytes()))
-    except (ValueError, TypeError) as error:
-        raise StoreError(f"{path}: not readable as JSON ({error})") from error
-    changed = [f"{key}: {known.get(key)} → {value}" for key, value in description.items() if known.get(key) != value]
-    if changed:
-        raise StoreError(
-            f"{store.directory} holds another evaluation:\n  "
-            + "\n  ".join(changed)
-            + "\nName another folder with --out."
-        )

@@ -1,4 +1,4 @@
-"""Differences of paired values: Student's t interval and test, the p of a bootstrap's draws, McNemar's exact test.
+"""Differences of paired values: Student's t interval and test, the p of a bootstrap's draws.
 
 Covered: values that come in pairs, one a problem (or one a seed, for ares/ablations). Not covered: where they come
 from (ares/evaluation/comparison.py), several seeds crossed with problems (ares/ablations/statistics.py).
@@ -71,10 +71,3 @@ def p_of_draws(drawn: np.ndarray) -> float:
     """Two-sided p: twice the share of draws on the other side of zero, never 0."""
     smaller = min(int((drawn <= ROUNDING).sum()), int((drawn >= -ROUNDING).sum()))
     return min(1.0, 2 * (smaller + 1) / (len(drawn) + 1))
-
-
-def mcnemar(only_one: int, only_other: int) -> float:
-    """Exact two-sided p that discordant pairs are equally likely to favour either side (McNemar 1947); 1 where there is
-    none."""
-    discordant = only_one + only_other
-    return float(stats.binomtest(only_one, discordant).pvalue) if discordant else 1.0

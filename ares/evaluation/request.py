@@ -42,12 +42,10 @@ class EvaluationRequest(Strict):
     """Settings for a model directory; a run has its own."""
     overrides: list[str] = Field(default_factory=list)
     """Dotted settings."""
-    out: str | None = None
-    """Folder to write. None: below the run, or runs/evals for a model."""
     sanity: bool = False
     """Judge the reference solutions of a code set first, and score nothing where they fail."""
     compare: str | None = None
-    """Another finished evaluation of the same problems, by its name or folder."""
+    """Another finished evaluation of the same problems: its folder."""
 
     @model_validator(mode="after")
     def _k_fits_n(self) -> "EvaluationRequest":

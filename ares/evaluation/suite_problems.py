@@ -1,11 +1,10 @@
 """A suite's rows as problems: asked in one of the two forms, with the base tests of a set that extends another.
 
-Covered: finding the files (in --data, a folder of test data, the Hugging Face cache, or the hub, in this order), which
+Covered: finding the files (in --data, else the Hugging Face cache, else the hub), which
 form a tokenizer gets, base tests before those that were added, rows that cannot be asked. Not covered: reading and
 tokenising rows (ares/data), what a response is worth.
 """
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -37,8 +36,6 @@ from ares.data import (
 )
 from ares.evaluation.suites import OWN, SUITES, Form, Suite
 
-FOLDER = "ARES_TEST_DATA"
-"""Environment variable: a folder with a folder for each suite."""
 SPLIT = "test"
 """Split of a folder or data set that --suite names."""
 BASE_TESTS = "base_tests"
@@ -168,24 +165,25 @@ def suite_of(name: str) -> Suite:
 def files_of(name: str, data: str | None) -> list[str]:
     """The files of a suite, or the path itself. Raises DataError saying what is missing and how to get it.
 
-    data: a file, or a folder that holds the set; None: it is looked for in the folder FOLDER, then on the hub.
+    data: a file, or a folder that holds the set; None: the Hugging Face cache has it, or the hub.
     """
     suite = suite_of(name)
     if suite is OWN:
         return [name]
-    where = data or os.environ.get(FOLDER) or f"the folder {FOLDER} (not set)"
-    folder = Path(location(where))
-    files = [str(folder)] if data and folder.is_file() else _in_folder(name, suite, folder, is_its_own=bool(data))
-    if not files and data is None:
+    where = f"in {data}"
+    if data is not None:
+        path = Path(location(data))
+        files = [str(path)] if path.is_file() else _in_folder(name, suite, path)
+    else:
         try:
             files = _of_hub(suite)
         except OSError as error:
-            where += f", nor from the hub: {' '.join(str(error).split())}"
+            files, where = [], f"on the hub: {' '.join(str(error).split())}"
     if files:
         return files
     includes = " ".join(f"--include '{pattern}'" for pattern in suite.files)
     raise DataError(
-        f"--suite {name}: no {' or '.join([*suite.names, *suite.files])} in {where}. Get it: HF_HUB_OFFLINE=0 hf "
+        f"--suite {name}: no {' or '.join([*suite.names, *suite.files])} {where}. Get it: HF_HUB_OFFLINE=0 hf "
         f"download {suite.hub} --repo-type dataset {includes}; or name a file or folder that holds it with --data"
     )
 
@@ -199,13 +197,12 @@ def _files_of_base(base: str, data: str | None) -> list[str]:
     return files_of(base, None)
 
 
-def _in_folder(name: str, suite: Suite, folder: Path, is_its_own: bool) -> list[str]:
-    """Files under the suite's own names, here or in a folder of the suite's; there also under the hub's names, which
-    say little: test.jsonl. is_its_own: the folder itself holds this suite alone."""
+def _in_folder(name: str, suite: Suite, folder: Path) -> list[str]:
+    """Files under the suite's own names, here or in a folder of the suite's, else under the hub's names."""
     own = [folder / name, folder / suite.hub.rpartition("/")[2]]
     packed = [pattern for each in suite.names for pattern in (each, f"{each}.gz")]
     found = [_matching(place, packed)[:1] for place in (folder, *own)]
-    found += [_matching(place, suite.files) for place in (*own, *([folder] if is_its_own else []))]
+    found += [_matching(place, suite.files) for place in (*own, folder)]
     return next(filter(None, found), [])
 
 

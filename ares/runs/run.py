@@ -319,11 +319,11 @@ def load_sets(
 def _told_apart(train: Problems, held_out: Problems, config: Config) -> Problems:
     """The train set, without prompts it shares with the held-out one if data.drop_shared; warns of them."""
     shared = train.shared_with(held_out)
-    if not shared.normalised.any():
+    if not shared.any():
         return train
     remedy = "left out" if config.data.drop_shared else "data.drop_shared=true leaves them out of training"
-    logger.warning("%s shares prompts with %s: %s; %s", train.source, held_out.source, shared, remedy)
-    return train.without(shared.normalised) if config.data.drop_shared else train
+    logger.warning("%s: %d prompts are held out in %s too; %s", train.source, shared.sum(), held_out.source, remedy)
+    return train.without(shared) if config.data.drop_shared else train
 
 
 def read_config(store: RunStore) -> Config:

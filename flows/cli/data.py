@@ -16,7 +16,7 @@ from flows.cli.completion import profile_names
 
 if TYPE_CHECKING:
     from ares.config import CodeConfig, Config
-    from ares.data import CheckReport, Finding
+    from ares.data import CheckReport
 
 ROWS = 20
 """Rows that are named for each fault; --json names all."""
@@ -48,36 +48,29 @@ def check(
     model: Annotated[
         str | None, typer.Option(help="Model or tokenizer that the prompts are for; default: the profile's.")
     ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Split of a Hugging Face data set; default: data.train_split.")
-    ] = None,
     against: Annotated[
         list[str] | None,
         typer.Option(help="An evaluation suite that nothing of the set may come from, as FILE; may be repeated."),
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Sandbox processes; default: one per core.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Look at every row, run a code set's solutions, show three prompts whole. Exit status 1: something is wrong."""
     from ares.config import load
 
-    settings = [
-        *([f"data.train_split={split}"] if split else []),
-        *(["reward.kind=code"] if code else []),
-        *(overrides or []),
-    ]
+    settings = [*(["reward.kind=code"] if code else []), *(overrides or [])]
     named = [f"model.path={json.dumps(model or NO_MODEL)}"] if model or profile == "base" else []
     source = file if file.startswith("[") else json.dumps(file)
     config = load(profile, [f"data.train={source}", *named, *settings])
     report = _looked_at(config, model, against or [])
     if report.problems:
-        _judge_solutions(report, config.reward.code, workers)
-    count = report.trained_on(config.data.drop_shared)
+        _judge_solutions(report, config.reward.code)
+    count = report.trained_on
     if as_json:
         told = {"file": file, "trained_on": count, "good": report.good, "counts": report.counts()}
-        told |= {"left_out": report.left_out, "overlaps": report.overlapping}
-        lists = {"findings": report.findings, "failures": report.failures, "flaky": report.flaky}
-        told |= {name: list(map(asdict, each)) for name, each in (lists | {"prompts": report.examples}).items()}
+        told |= {"left_out": report.left_out, "overlaps": report.overlaps}
+        told["findings"] = [asdict(each) for each in report.findings]
+        told["failures"] = [asdict(each) for each in report.failures]
+        told["prompts"] = [asdict(each) for each in report.examples]
         sys.stdout.write(json.dumps(told) + "\n")
     else:
         _show_prompts(report)
@@ -122,38 +115,32 @@ def _looked_at(config: "Config", model: str | None, against: list[str]) -> "Chec
     return report
 
 
-def _judge_solutions(report: "CheckReport", limits: "CodeConfig", workers: int | None) -> None:
+def _judge_solutions(report: "CheckReport", limits: "CodeConfig") -> None:
     from rich.progress import Progress
 
     from ares.data import check_solutions, packages_of
     from sandbox import SandboxPool
 
-    count = workers or limits.workers or os.cpu_count() or 1
+    count = limits.workers or os.cpu_count() or 1
     needed = packages_of(limits.packages, (vars(problem) for _, problem in report.problems.values()))
     with (
         SandboxPool(count, limits.min_isolation, packages=needed) as pool,
         Progress(console=errors, transient=True) as bar,
     ):
-        task = bar.add_task("programs, five a row")
+        task = bar.add_task("programs, four a row")
         check_solutions(report, limits, pool, lambda done, total: bar.update(task, completed=done, total=total))
 
 
 def _show_prompts(report: "CheckReport") -> None:
-    """The first, the shortest and the longest prompt, whole; special tokens stand out where the terminal can."""
-    from rich.text import Text
-
+    """The first, the shortest and the longest prompt, whole."""
     for example in report.examples:
         size = "" if example.tokens is None else f", {example.tokens} tokens"
         console.rule(f"row {example.row}{size}", align="left", style="dim")
-        text = Text(printable(example.text))
-        text.highlight_words(example.special, "bold magenta")
-        console.print(text)
+        console.print(printable(example.text), markup=False)
     if report.examples:
         console.rule(style="dim")
-    if report.examples and report.examples[0].tokens is None:
-        console.print(
-            "These are the messages. What a model is given of them: --model PATH\n", style="dim", markup=False
-        )
+        if report.examples[0].tokens is None:
+            console.print("These are the messages. What a model is given of them: --model PATH\n", style="dim")
 
 
 def _show(report: "CheckReport") -> None:
@@ -168,13 +155,8 @@ def _show(report: "CheckReport") -> None:
         console.print(f"\n{what}", style="red", markup=False)
         some = f"{', '.join(rows[:ROWS])}{', …' if len(rows) > ROWS else ''}"
         console.print(f"  {'row' if len(rows) == 1 else f'{len(rows)} rows:'} {some}", markup=False)
-    _show_failures("reference solutions that their own tests do not accept", report.failures)
-    _show_failures("reference solutions that their own tests only sometimes accept", report.flaky)
-    console.print(f"\n{report.source}: {'good' if report.good else 'not to be trained on as it is'}", markup=False)
-
-
-def _show_failures(title: str, failures: "list[Finding]") -> None:
-    if failures:
+    if report.failures:
         columns = ("row", "id", "error", "first failing test", "detail")
-        rows = [(str(each.row), each.id, each.what, each.test, each.detail) for each in failures]
-        show_table(f"\n{title}", columns, rows, "red")
+        failures = [(str(each.row), each.id, each.what, each.test, each.detail) for each in report.failures]
+        show_table("\nreference solutions that their own tests do not accept", columns, failures, "red")
+    console.print(f"\n{report.source}: {'good' if report.good else 'not to be trained on as it is'}", markup=False)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from functools import partial
 from typing import Annotated, Any
 
@@ -11,8 +12,6 @@ from flows.cli.command import Overrides, completed, console, errors, next_step, 
 from flows.cli.completion import profile_names, run_names, suite_names
 from flows.cli.logs import keep_in
 
-ROWS = 20
-"""Rows that are named for each reason why rows are left out; summary.json names all."""
 OF_OPTIONS = {
     "rollout.n": "--n", "validation.n": "--n", "rollout.temperature": "--temperature", "validation.turns": "--turns",
     "validation.max_prompts": "--max-problems",
@@ -44,9 +43,8 @@ def evaluate(
     profile: Annotated[
         str, typer.Option(help="Settings for a model; a run has its own.", autocompletion=profile_names)
     ] = "base",
-    out: Annotated[str | None, typer.Option(help="Folder to write; default: below the run.")] = None,
     sanity: Annotated[bool, typer.Option("--sanity", help="Judge the reference solutions of programs first.")] = False,
-    compare: Annotated[str | None, typer.Option(help="Another finished evaluation: its name or folder.")] = None,
+    compare: Annotated[str | None, typer.Option(help="Another finished evaluation: its folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """pass@k with intervals; the same command resumes an interrupted one."""
@@ -105,29 +103,20 @@ def _show(summary: dict[str, Any], folder: str) -> None:
         for name, estimate in estimates.items()
     ]
     show_table(title, ("", "mean", "95 % interval", "problems"), rows)
-    lines = []
-    if "base_tests" in summary:
-        lines.append(f"base: {summary['base_tests']}; without it: base and added tests together")
-    if "references" in summary:
-        judged = summary["references"]
-        known = f" (known to fail: {', '.join(judged['known_failures'])})" if judged["known_failures"] else ""
-        lines.append(f"reference solutions: {judged['accepted']} of {judged['solutions']} accepted{known}")
-    lines.append(f"mean length {summary['mean_length']:.1f} tokens, truncated {summary['truncated']:.1%}")
-    if "second_turns" in summary:
-        tried, none = summary["second_turns"]["samples"], summary["second_turns"]["left_out"]
-        left_out = f"; {none} that failed had none (cut off, or a verdict too long)" if none else ""
-        lines.append(f"second_turn: with the second attempts of {tried} programs that failed{left_out}")
-    if "error_types" in summary:
-        lines.append("programs: " + ", ".join(f"{name} {share:.1%}" for name, share in summary["error_types"].items()))
-    reasons: dict[str, list[str]] = {}
-    for name, why in summary.get("left_out", {}).items():
-        reasons.setdefault(why, []).append(name)
-    for why, ids in reasons.items():
-        more = f" and {len(ids) - ROWS} more" if len(ids) > ROWS else ""
-        lines.append(f"left out: {', '.join(ids[:ROWS])}{more}: {why}")
-    if summary["unscored"] or summary["overlong"]:
-        lines.append(f"left out: {summary['unscored']} samples without a score, {summary['overlong']} overlong prompts")
-    console.print("\n".join(lines), markup=False)
+    judged, tried = summary.get("references"), summary.get("second_turns")
+    facts = {
+        "mean length": f"{summary['mean_length']:.1f} tokens, truncated {summary['truncated']:.1%}",
+        "base": summary.get("base_tests"),
+        "reference solutions": judged and f"{judged['accepted']} of {judged['solutions']} accepted",
+        "second attempts": tried and f"of {tried['samples']} programs; {tried['left_out']} that failed had none",
+        "programs": ", ".join(f"{name} {share:.1%}" for name, share in summary.get("error_types", {}).items()),
+        "left out": "; ".join(f"{n} rows, {why}" for why, n in Counter(summary.get("left_out", {}).values()).items()),
+        "samples without a score": summary["unscored"],
+        "overlong prompts": summary["overlong"],
+    }
+    for name, fact in facts.items():
+        if fact:
+            console.print(f"{name}: {fact}", markup=False)
     if "comparison" in summary:
         _show_comparison(summary["comparison"])
     console.print(folder, style="dim", markup=False)
@@ -160,7 +149,6 @@ def _show_comparison(comparison: dict[str, Any]) -> None:
     solved = comparison["solved"]
     console.print(
         f"solved ({solved['by']}): {solved['both']} by both, {solved['only_this']} only by this one, "
-        f"{solved['only_other']} only by the other, {solved['neither']} by neither; "
-        f"McNemar's exact p {solved['p']:.3f}",
+        f"{solved['only_other']} only by the other, {solved['neither']} by neither",
         markup=False,
     )

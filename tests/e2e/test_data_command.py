@@ -10,7 +10,6 @@ from datasets import Dataset, DatasetDict
 from typer.testing import CliRunner
 
 from flows.cli.data import app
-from flows.cli.main import main
 from tests.ares.builders import MODEL
 from tests.ares.data.code_rows import written
 
@@ -30,7 +29,7 @@ def source(tmp_path: Path) -> Path:
 
 def check(source: Path, rows: list[dict[str, Any]], *options: str) -> tuple[int, str]:
     written(source, *rows)
-    result = CliRunner().invoke(app, ["check", str(source), "--workers", "1", *options])
+    result = CliRunner().invoke(app, ["check", str(source), "reward.code.workers=1", *options])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.stdout
 
@@ -76,7 +75,6 @@ def test_what_would_be_trained_on_is_shown_with_three_whole_prompts(source: Path
     report = json.loads(check(source, rows, *settings, "--model", str(MODEL), "--json", "data.limit=2")[1])
     (first, second) = report["prompts"]
     assert (report["trained_on"], report["counts"]["rows"], first["row"], second["row"]) == (2, 2, 1, 2)
-    assert first["special"] == ["<|im_end|>", "<|im_start|>"]
     alone = check(source, rows, *settings)[1]
     assert "user: Solve: 1+1=?" in alone
     assert "--model PATH" in alone
@@ -89,9 +87,7 @@ def test_held_out_sets_are_checked_with_their_own_columns(source: Path) -> None:
     status, told = check(source, [{"prompt": "1+1=?", "answer": "2"}], sets, "--json")
     report = json.loads(told)
     assert status == 1
-    assert report["counts"]["prompts that are held out in aime too"] == (
-        "1 exactly, 1 but for case, spaces and closing punctuation: row 1"
-    )
+    assert report["counts"]["prompts that are held out in aime too"] == "1: row 1"
     assert {(each["row"], each["what"]) for each in report["findings"]} == {
         (f"{held_out}:2", "column 'answer' is missing or null. Name it with data.validation.aime.answer_key=…"),
         (
@@ -110,8 +106,7 @@ def test_a_list_and_a_split_are_taken_as_training_takes_them(source: Path) -> No
         told = CliRunner().invoke(app, ["check", *arguments, "--json"])
         return int(json.loads(told.stdout)["counts"]["rows"])
 
-    assert rows(f"[{several}, {saved}]", "--split", "dev") == 4
-    assert rows(str(saved), "data.train_split=dev") == 1
+    assert rows(f"[{several}, {saved}]", "data.train_split=dev") == 4
 
 
 def test_of_many_wrong_rows_some_are_named(source: Path) -> None:
@@ -119,16 +114,6 @@ def test_of_many_wrong_rows_some_are_named(source: Path) -> None:
     assert "50 rows: 1 (0), 2 (1), " in told
     assert "20 (19), …" in told
     assert "21 (20)" not in told
-
-
-def test_the_command_line_offers_it_and_names_a_missing_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["ares", "data", "check", str(tmp_path / "absent.jsonl")])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert "absent.jsonl: cannot be read" in capsys.readouterr().err
 
 
 def test_problems_of_a_suite_are_named_with_where_they_are_from(source: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +22,6 @@ FEEDBACK = MODEL.parent / "code-feedback"
 FILES = ("samples.parquet", "problems.parquet", "summary.json")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Evaluations are logged to one beside the runs."""
-    with pytest.MonkeyPatch.context() as patch:
-        runs = tmp_path_factory.mktemp("runs")
-        mlflow_database.beside(runs)
-        patch.setenv("ARES_RUNS", str(runs))
-        yield
-
-
 @functools.cache
 def engine(model: Path) -> EngineActor:
     """A tiny model that samples in this process."""
@@ -48,7 +37,7 @@ class Here:
     answers_parts = False
 
     def __init__(self, calls: int, model: Path = MODEL) -> None:
-        self.left = calls
+        self.left, self.model = calls, model
         self.actor = engine(model)
 
     async def sample(
@@ -66,40 +55,51 @@ class Here:
         pass
 
 
-def evaluated(out: Path, calls: int, **settings: Any) -> dict[str, Any]:
+def evaluated(runs: Path, calls: int, **settings: Any) -> dict[str, Any]:
     """An evaluation of 7 problems in shards of 3 that may call its engine this many times."""
+    return evaluated_by(Here(calls), runs, profile="tiny-math", max_problems=7, of_shard=3, **settings)
+
+
+def evaluated_by(workers: "Here", runs: Path, of_shard: int, **settings: Any) -> dict[str, Any]:
     request = EvaluationRequest(
-        target=str(MODEL), profile="tiny-math", max_problems=7, out=str(out), overrides=["rollout.shard_prompts=3"],
+        target=str(workers.model),
+        overrides=[f"rollout.shard_prompts={of_shard}"],
         **settings,
-    )  # fmt: skip
-    return evaluated_by(Here(calls), request)
+    )
+    mlflow_database.beside(runs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ARES_RUNS", str(runs))
+        evaluation = Evaluation.open(request)
+        evaluation.run.workers = workers  # type: ignore[assignment]
+        return asyncio.run(evaluate(evaluation))
 
 
-def evaluated_by(workers: "Here", request: EvaluationRequest) -> dict[str, Any]:
-    evaluation = Evaluation.open(request)
-    evaluation.run.workers = workers  # type: ignore[assignment]
-    return asyncio.run(evaluate(evaluation))
+def folder_in(runs: Path) -> Path:
+    """The folder of the only evaluation."""
+    (file,) = runs.glob("evals/*/evaluation.json")
+    return file.parent
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The folder of a finished evaluation, which must not change, and the summary."""
-    folder = tmp_path_factory.mktemp("evaluated") / "whole"
-    return folder, evaluated(folder, calls=3, n=2)
+    """The runs with one finished evaluation, which must not change, and its summary."""
+    runs = tmp_path_factory.mktemp("evaluated")
+    return runs, evaluated(runs, calls=3, n=2)
 
 
 def test_an_interrupted_evaluation_samples_only_what_is_missing_and_ends_the_same(
     whole: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    folder, expected = whole
+    runs, expected = whole
     with pytest.raises(RuntimeError, match="the power failed"):
-        evaluated(tmp_path / "again", calls=2, n=2)
-    assert not (tmp_path / "again" / "summary.json").exists()
-    assert evaluated(tmp_path / "again", calls=1, n=2) == expected
+        evaluated(tmp_path, calls=2, n=2)
+    folder = folder_in(tmp_path)
+    assert not (folder / "summary.json").exists()
+    assert evaluated(tmp_path, calls=1, n=2) == expected
     for name in FILES:
-        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
-    assert len(pd.read_parquet(tmp_path / "again" / "samples.parquet")) == 14
-    assert evaluated(tmp_path / "again", calls=0, n=2, k=[2])["estimates"]["pass@2"] is not None
+        assert (folder / name).read_bytes() == (folder_in(runs) / name).read_bytes()
+    assert len(pd.read_parquet(folder / "samples.parquet")) == 14
+    assert evaluated(tmp_path, calls=0, n=2, k=[2])["estimates"]["pass@2"] is not None
 
 
 @pytest.mark.parametrize(
@@ -108,33 +108,31 @@ def test_an_interrupted_evaluation_samples_only_what_is_missing_and_ends_the_sam
 def test_a_damaged_shard_or_half_a_result_is_made_again(
     whole: tuple[Path, dict[str, Any]], tmp_path: Path, name: str, kept: int, calls: int
 ) -> None:
-    folder, expected = whole
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:kept])
+    runs, expected = whole
+    shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
+    damaged = folder_in(tmp_path) / name
+    damaged.write_bytes(damaged.read_bytes()[:kept])
     assert evaluated(tmp_path, calls=calls, n=2) == expected
 
 
 def test_greedy_is_one_answer_to_each_problem_whatever_the_noise(tmp_path: Path) -> None:
-    summary = evaluated(tmp_path, calls=3, greedy=True)
+    summary = evaluated(tmp_path / "greedy", calls=3, greedy=True)
     assert (summary["samples"], summary["temperature"]) == (1, 0.0)
-    samples = pd.read_parquet(tmp_path / "samples.parquet")
+    samples = pd.read_parquet(folder_in(tmp_path / "greedy") / "samples.parquet")
     assert len(samples) == samples["id"].nunique() == 7
     sampled = evaluated(tmp_path / "sampled", calls=3, n=8)
     assert summary["estimates"]["pass@1"]["value"] > sampled["estimates"]["pass@1"]["value"]
 
 
-def attempts(out: Path, calls: int, turns: int = 2, **settings: Any) -> dict[str, Any]:
-    request = EvaluationRequest(
-        target=str(FEEDBACK), profile="tiny-code-feedback", max_problems=8, out=str(out), turns=turns,
-        overrides=["rollout.shard_prompts=4", "rollout.second_turn.enabled=false"], **settings,
-    )  # fmt: skip
-    return evaluated_by(Here(calls, FEEDBACK), request)
+def attempts(runs: Path, calls: int, turns: int = 2, **settings: Any) -> dict[str, Any]:
+    workers, profile = Here(calls, FEEDBACK), "tiny-code-feedback"
+    return evaluated_by(workers, runs, of_shard=4, profile=profile, max_problems=8, turns=turns, **settings)
 
 
 @pytest.mark.parametrize("how", [{"n": 4, "temperature": 1.5}, {"greedy": True}])
 def test_programs_that_failed_are_tried_again_and_counted_after_it(tmp_path: Path, how: dict[str, Any]) -> None:
     summary = attempts(tmp_path / "whole", 4, **how)
-    samples = pd.read_parquet(tmp_path / "whole" / "samples.parquet").set_index(["id", "sample"])
+    samples = pd.read_parquet(folder_in(tmp_path / "whole") / "samples.parquet").set_index(["id", "sample"])
     first, second = samples[samples["turn"] == 1], samples[samples["turn"] == 2]
     failed = first[(first["pass_ratio"] < 1) & ~first["truncated"]]
     assert len(second) > 0

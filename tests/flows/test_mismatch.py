@@ -65,11 +65,11 @@ def test_wrong_weights_in_the_engine_stop_the_run_and_right_ones_are_sampled_fro
     assert all(0 <= metrics["mismatch/validation"] < 1e-4 for metrics in logged)
 
 
-def evaluated(out: Path, **settings: Any) -> dict[str, Any]:
+def evaluated(**settings: Any) -> dict[str, Any]:
+    overrides = ["rollout.shard_prompts=3"]
     request = EvaluationRequest(
-        target=str(MODEL), profile="tiny-math", max_problems=7, n=2, out=str(out),
-        overrides=["rollout.shard_prompts=3"], **settings,
-    )  # fmt: skip
+        target=str(MODEL), profile="tiny-math", max_problems=7, n=2, overrides=overrides, **settings
+    )
     return asyncio.run(flows.evaluate.evaluate(Evaluation.open(request)))
 
 
@@ -80,9 +80,9 @@ def test_wrong_weights_in_the_engine_stop_an_evaluation_by_itself(
     load_weights = PlainEngine.load_weights
     load_wrong_weights(0, monkeypatch)
     with pytest.raises(EngineMismatch, match=r"^step 0, validation: .*nats a token"):
-        evaluated(tmp_path / "out", temperature=0.7)
-    assert not (tmp_path / "out" / "summary.json").exists()
+        evaluated(temperature=0.7)
+    assert not list(tmp_path.glob("**/evals/*/summary.json"))
 
     monkeypatch.setattr(PlainEngine, "load_weights", load_weights)
-    assert 0 <= evaluated(tmp_path / "out", temperature=0.7)["mismatch/validation"] < 1e-4
-    assert "mismatch/validation" not in evaluated(tmp_path / "greedy", greedy=True)
+    assert 0 <= evaluated(temperature=0.7)["mismatch/validation"] < 1e-4
+    assert "mismatch/validation" not in evaluated(greedy=True)

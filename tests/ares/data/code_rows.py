@@ -18,8 +18,7 @@ Row = dict[str, Any]
 
 def read(row: Row, **settings: str) -> CodeProblem:
     """The problem of a row, with these settings of data."""
-    config = DataConfig(train="unused", **settings)
-    return read_problem(row, config.prompt_key, config.tests_key, config.answer_key)
+    return read_problem(row, DataConfig(train="unused", **settings))
 
 
 def written(path: Path, *rows: Any) -> Path:

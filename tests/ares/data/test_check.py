@@ -11,7 +11,7 @@ from ares.config.reward import CodeConfig
 from ares.config.run import DataConfig
 from ares.data.chats import odd_in_template
 from ares.data.check import CheckReport, check_rows, compare_with_held_out
-from ares.data.problems import SEVERAL_ANSWERS, DataError, load_problems
+from ares.data.problems import DataError, load_problems
 from ares.data.trials import check_solutions
 from sandbox import SandboxPool
 from tests.ares.builders import tokenizer
@@ -44,30 +44,6 @@ def judged(found: CheckReport) -> CheckReport:
     with SandboxPool() as pool:
         check_solutions(found, CodeConfig(), pool, lambda done, total: None)
     return found
-
-
-def test_answers_that_the_math_grader_cannot_compare_with_are_one_line(tmp_path: Path) -> None:
-    rows = [
-        MATH | {"id": str(place), "answer": answer} for place, answer in enumerate(["2", ["2", "3"], ["2"], {"a": 1}])
-    ]
-    source = rows_in(tmp_path / "rows.jsonl", rows)
-    found = checked(source)
-    assert {finding.what for finding in found.findings} == {SEVERAL_ANSWERS}
-    assert [finding.row for finding in found.findings] == [2, 4]
-    assert checked(source, "nothing").good  # a user's function gets any row
-
-
-def test_a_chat_that_ends_with_the_answer_is_refused(tmp_path: Path) -> None:
-    """The gold answer would be part of the prompt."""
-    asked, gold = {"role": "user", "content": "1+1=?"}, {"role": "assistant", "content": "2"}
-    rows = [MATH | {"prompt": [asked]}, MATH | {"id": "b", "prompt": [asked, gold]},
-            MATH | {"id": "c", "prompt": [asked, gold, asked]}]  # fmt: skip
-    source = rows_in(tmp_path / "rows.jsonl", rows)
-    ((row, what),) = findings(checked(source))
-    assert row == 2
-    assert what.startswith("the prompt ends with a message of the assistant, '2': the model would be shown the answer")
-    with pytest.raises(DataError, match=r"rows.jsonl:2: the prompt ends with a message of the assistant"):
-        load_problems(source, "train", DataConfig(train=source), tokenizer())
 
 
 TEMPLATES = {
@@ -144,7 +120,7 @@ def test_rows_without_tests_are_listed_and_left_out_and_a_set_of_them_alone_is_r
     rows = [CODE | {"id": str(number), "prompt": f"{number}", "test_cases": []} for number in range(30)]
     found = checked(rows_in(tmp_path / "p.jsonl", [*rows, CODE]), "tests")
     assert found.good
-    assert found.trained_on(drop_shared=False) == 1
+    assert found.trained_on == 1
     counts = found.counts()
     assert (counts["rows"], counts["rows with an error"]) == (31, 0)
     assert counts["rows without tests, left out"].startswith("30: 1 (0), 2 (1), ")
@@ -154,7 +130,7 @@ def test_rows_without_tests_are_listed_and_left_out_and_a_set_of_them_alone_is_r
     assert f"{tmp_path}/h.jsonl:2 (0)" in found.left_out
     found = checked(rows_in(tmp_path / "q.jsonl", rows), "tests")
     assert findings(found) == [(0, "there is no test")]
-    assert found.trained_on(drop_shared=False) == 0
+    assert found.trained_on == 0
 
 
 @pytest.mark.parametrize(("needs", "row"), [("answer", MATH), ("tests", CODE)])
@@ -227,7 +203,7 @@ def test_answers_that_cannot_be_graded_are_counted_and_left_out(tmp_path: Path) 
     rows = [MATH | {"id": str(place), "prompt": f"{place}?", "answer": each} for place, each in enumerate(answers)]
     source = rows_in(tmp_path / "rows.jsonl", rows)
     found = checked(source)
-    assert (found.good, found.trained_on(False)) == (True, 1)
+    assert (found.good, found.trained_on) == (True, 1)
     assert found.counts()["rows that cannot be graded, left out"] == "3: 2 (1), 3 (2), 4 (3)"
     problems = load_problems(source, "train", DataConfig(train=source), tokenizer(), "answer")
     assert problems.frame["id"].tolist() == ["0"]

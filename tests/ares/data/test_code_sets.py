@@ -3,7 +3,6 @@
 import base64
 import json
 import pickle
-import pickletools
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -259,14 +258,6 @@ def test_a_test_that_runs_the_functions_it_defines_is_one(run: str, pool: Sandbo
     assert [each.error_type for each in verdicts] == ["accepted", "wrong_answer"]
 
 
-@pytest.mark.parametrize("as_text", [False, True])
-def test_a_test_names_its_function_in_its_own_metadata(as_text: bool) -> None:
-    metadata = json.dumps({"func_name": "add"}) if as_text else {"func_name": "add"}
-    test = {"input": "1\n2", "output": "3", "testtype": "functional", "metadata": metadata}
-    problem = read({"problem": "Add.", "tests": json.dumps([test])})
-    assert problem.test_cases == ["assert call_add(1, 2) == 3"]
-
-
 def test_numbers_of_any_length_are_read(pool: SandboxPool) -> None:
     """APPS and TACO have some with more than 4300 digits, because of which the whole set was refused."""
     digits, more = "9" * 9000, "1" + "0" * 9000
@@ -285,10 +276,9 @@ def test_numbers_of_any_length_are_read(pool: SandboxPool) -> None:
 @pytest.mark.parametrize(
     ("told", "seconds"),
     [
-        ({"seconds": 2, "nanos": 500000000}, 2.5), ({"seconds": 1, "nanos": None}, 1.0), ("2.0 seconds", 2.0),
-        ("1 second", 1.0), ("1500ms", 1.5), (3, 3.0), (0.5, 0.5), ("4", 4.0), ('{"seconds": 1}', 1.0), (None, None),
-        ({"seconds": 0, "nanos": 0}, None), ('{"seconds": 2, "nanos": null}', 2.0), ({"seconds": "2"}, 2.0),
-        ("standard", None), (0, None), (True, None), (" 2 ", 2.0), ("2 seconds per test", 2.0), ("2 s (Java 4)", 2.0),
+        ({"seconds": 2, "nanos": 500000000}, 2.5), ({"seconds": 1, "nanos": None}, 1.0), ("2.0 seconds", 2.0), (3, 3.0),
+        (0.5, 0.5), ("4", 4.0), ('{"seconds": 1}', 1.0), (None, None), ({"seconds": 0, "nanos": 0}, None),
+        ({"seconds": "2"}, 2.0), ("standard", None), (0, None), (True, None), ("2 s (Java 4)", 2.0),
     ],
 )  # fmt: skip
 def test_a_rows_limit_of_time_is_seconds_and_bounded_by_the_settings(told: Any, seconds: float | None) -> None:
@@ -336,24 +326,17 @@ def zipped(raw: bytes) -> str:
     return base64.b64encode(zlib.compress(raw)).decode()
 
 
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-@pytest.mark.parametrize("tests", [[], [{"input": "x" * 300, "output": "ü\n", "testtype": "stdin"}]])
-def test_a_pickled_text_is_read_whatever_its_protocol(protocol: int, tests: list[Any]) -> None:
-    text = packed(tests, protocol)
-    assert json.loads(unpacked(text, "c")) == tests == json.loads(pickle.loads(zlib.decompress(base64.b64decode(text))))
+@pytest.mark.parametrize("protocol", [0, pickle.HIGHEST_PROTOCOL])
+def test_a_pickled_text_is_read_whatever_its_protocol(protocol: int) -> None:
+    tests = [{"input": "x" * 300, "output": "ü\n", "testtype": "stdin"}]
+    assert json.loads(unpacked(packed(tests, protocol), "c")) == tests
 
 
-def test_nothing_is_ever_unpickled(tmp_path: Path) -> None:
+def test_unpickling_runs_nothing(tmp_path: Path) -> None:
     for value in (Opens(tmp_path / "made"), ["[]", Opens(tmp_path / "made")]):
-        with pytest.raises(RowError, match="pickle of something other than one text"):
+        with pytest.raises(RowError, match=r"compressed pickle of a text: it names (_io|io)\.open"):
             read(LIVE | {"private_test_cases": zipped(pickle.dumps(value))})
     assert not (tmp_path / "made").exists()
-
-
-def test_private_tests_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.data.code_sets._MOST_BYTES", 1000)
-    with pytest.raises(RowError, match="is cut off, or more than"):
-        unpacked(zipped(pickle.dumps("[" * 2000)), "private_test_cases")
 
 
 # ---- rows that cannot be used --------------------------------------------------------------------------------------
@@ -367,7 +350,7 @@ def private(text: str) -> Row:
     return {name: value for name, value in LIVE.items() if name != "public_test_cases"} | {"private_test_cases": text}
 
 
-ANOTHER_PICKLE, NO_PICKLE = "pickle of something other than one text", "neither JSON nor base64 of a zlib-compressed"
+NO_PICKLE = "neither JSON nor base64 of a zlib-compressed pickle"
 
 
 @pytest.mark.parametrize(
@@ -398,12 +381,10 @@ ANOTHER_PICKLE, NO_PICKLE = "pickle of something other than one text", "neither 
         (verl([{"type": "function_call", "input": [1], "output": 1}]), "names no function: fn_name is None"),
         (verl([{"input": "1"}]), "a test is a text, or has an input and an output, this is {'input': '1'}"),
         ({"test_cases": ["assert f()"]}, "there is no prompt: column 'prompt' is missing or null"),
-        (private(zipped(pickle.dumps(["a"]))), ANOTHER_PICKLE),
-        (private(zipped(pickle.dumps(b"[]"))), ANOTHER_PICKLE),
-        (private(zipped(pickletools.optimize(b"\x80\x04."))), ANOTHER_PICKLE),
+        (private(zipped(pickle.dumps(["a"]))), "private_test_cases is a pickle of a list, and not of a text"),
         (private(zipped(pickle.dumps("a")[:-1])), NO_PICKLE),
         (private(zipped(b"[]")), NO_PICKLE),
-        (private(zipped(pickle.dumps("a"))[:-8]), "private_test_cases is"),
+        (private(zipped(pickle.dumps("a"))[:-8]), NO_PICKLE),
         (private("!"), NO_PICKLE),
         (private(""), "there is no test"),
         (ANY_ORDER | {"checker": "def check("}, "checker does not parse"),
@@ -442,15 +423,6 @@ def test_a_file_has_the_same_columns_whatever_it_is_stored_as(suffix: str, tmp_p
     assert (second["answer"], second["solution"]) == ("", None)
 
 
-def test_verls_parquet_and_the_published_sets_ids_are_understood(tmp_path: Path) -> None:
-    rows = [verl({"inputs": ["1"], "outputs": ["2"]}), verl({"functional": "assert f() == 1"})]
-    frame = load(written(tmp_path / "p.parquet", *rows)).frame
-    assert frame["stdin_tests"].tolist() == [[["1", "2"]], []]
-    assert frame["test_cases"].tolist() == [[], ["assert f() == 1"]]
-    assert frame["data_source"].tolist() == ["taco", "taco"]
-    assert load(written(tmp_path / "h.jsonl", HUMANEVAL)).frame["id"].tolist() == ["HumanEval/0"]
-
-
 def test_the_digest_covers_the_tests(tmp_path: Path) -> None:
     digest = load(written(tmp_path / "p.jsonl", PLAIN)).digest()
     for key, value in {"test_cases": ["assert f(1) == 3"], "stdin_tests": [["1", "3"]], "setup": "k = 3"}.items():
@@ -464,7 +436,7 @@ def test_rows_without_tests_are_left_out_and_named(tmp_path: Path) -> None:
     problems = load(written(tmp_path / "p.jsonl", UNTESTED, PLAIN, UNTESTED | {"id": "r"}))
     assert problems.frame["id"].tolist() == ["p"]
     assert problems.reasons() == {"there is no test": ["1 (q)", "3 (r)"]}
-    assert list(joined({"a": problems, "b": problems}).left_out) == ["a/q", "a/r", "b/q", "b/r"]
+    assert list(joined({"a": problems, "b": problems}).left_out) == ["a/1 (q)", "a/3 (r)", "b/1 (q)", "b/3 (r)"]
     nameless = [{name: value for name, value in row.items() if name != "id"} for row in (UNTESTED, PLAIN)]
     assert load(written(tmp_path / "n.jsonl", *nameless)).frame["id"].tolist() == ["1"]  # its row's, as with all
 

@@ -55,10 +55,15 @@ def test_the_format_prompt_is_put_around_the_problem(tmp_path: Path) -> None:
 def test_a_system_prompt_comes_before_prompts_that_have_none(tmp_path: Path) -> None:
     asked, own = {"role": "user", "content": "1+1=?"}, {"role": "system", "content": "Be brief."}
     rows = [GOOD, GOOD | {"id": "b", "prompt": [asked]}, GOOD | {"id": "c", "prompt": [own, asked]}]
-    prompts = read(jsonl(tmp_path / "p.jsonl", rows), system_prompt="Think.").frame["prompt"].tolist()
+    prompts = (
+        read(jsonl(tmp_path / "p.jsonl", rows), system_prompt="Think.", format_prompt="Now {prompt}")
+        .frame["prompt"]
+        .tolist()
+    )
     systems = [text.partition("<|im_end|>")[0].removeprefix("<|im_start|>system\n") for text in prompts]
     assert systems == ["Think.", "Think.", "Be brief."]
-    assert all("user\n1+1=?<|im_end|>" in text for text in prompts)
+    asked_as = [text.partition("user\n")[2].partition("<|im_end|>")[0] for text in prompts]
+    assert asked_as == ["Now 1+1=?", "1+1=?", "1+1=?"]  # chats are left as they are
 
 
 def test_the_chat_template_is_given_its_settings_and_one_it_does_not_look_at_is_refused(tmp_path: Path) -> None:
@@ -151,46 +156,16 @@ def test_held_out_sets_have_their_own_columns_and_names(tmp_path: Path) -> None:
         load_held_out(wrong, tokenizer(), "answer")
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-def test_chat_messages_are_kept_turn_by_turn(suffix: str, tmp_path: Path) -> None:
-    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1=?"}]
-    path = written(tmp_path / f"p.{suffix}", GOOD | {"prompt": turns})
-    (prompt,) = read(str(path), format_prompt="not used: {prompt}").frame["prompt"]
-    assert prompt == (
-        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n1+1=?<|im_end|>\n<|im_start|>assistant\n"
-    )
-
-
-def test_verls_rows_are_understood_and_one_without_a_ground_truth_is_named(tmp_path: Path) -> None:
-    rows = [
-        {
-            "data_source": "openai/gsm8k",
-            "prompt": [{"role": "user", "content": f"{i}+1=?"}],
-            "reward_model": {"style": "rule", "ground_truth": str(i + 1)},
-            "extra_info": {"split": "train", "index": i},
-        }
-        for i in range(3)
-    ]
-    frame = read(str(written(tmp_path / "p.parquet", *rows))).frame
-    assert frame["answer"].tolist() == ["1", "2", "3"]
-    assert frame["id"].tolist() == ["0", "1", "2"]
-    assert frame["data_source"].tolist() == ["openai/gsm8k"] * 3
-    assert [info["index"] for info in frame["extra_info"]] == [0, 1, 2]
+def test_verls_row_without_a_ground_truth_is_named_and_one_may_be_text(tmp_path: Path) -> None:
+    row = {"prompt": "1+33=?", "reward_model": {"style": "rule", "ground_truth": "34"}}
     for suffix in ("jsonl", "parquet"):  # in which the absent key becomes a null
-        wrong = written(tmp_path / f"p.{suffix}", rows[0], rows[1] | {"reward_model": {"style": "rule"}})
+        wrong = written(tmp_path / f"p.{suffix}", row, row | {"reward_model": {"style": "rule"}})
         assert f"p.{suffix}:2: reward_model has no ground_truth" in refusal(str(wrong))
-    as_text = pd.DataFrame([{"prompt": "1+33=?", "reward_model": json.dumps({"ground_truth": "34"})}])
+    as_text = pd.DataFrame([row | {"reward_model": json.dumps(row["reward_model"])}])
     as_text.to_csv(tmp_path / "p.csv", index=False)
     assert read(str(tmp_path / "p.csv")).frame["answer"].tolist() == ["34"]
     as_text.assign(reward_model='{"ground').to_csv(tmp_path / "p.csv", index=False)
     assert "p.csv:1: reward_model is not readable as JSON" in refusal(str(tmp_path / "p.csv"))
-
-
-def test_columns_are_found_by_their_configured_names_and_others_are_kept(tmp_path: Path) -> None:
-    source = jsonl(tmp_path / "p.jsonl", [{"key": 7, "problem": "1+1=?", "solution": 2, "level": 3}])
-    (row,) = read(source, prompt_key="problem", answer_key="solution", id_key="key").frame.to_dict("records")
-    assert (row["id"], row["answer"], row["level"]) == ("7", 2, 3)
-    assert "problem" not in row
 
 
 def test_the_digest_does_not_depend_on_the_order_of_a_set_of_names(tmp_path: Path) -> None:
@@ -211,8 +186,9 @@ def test_overlong_prompts_are_left_out_and_counted(tmp_path: Path) -> None:
     limit = len(whole.frame["prompt_token_ids"][0])
     problems = read(source, max_prompt_length=limit)
     assert problems.frame["id"].tolist() == ["a", "c"]
-    assert problems.overlong == 1
-    assert whole.overlong == 0
+    assert (problems.overlong, whole.overlong) == (1, 0)
+    told = f"all 3 prompts are longer than data.max_prompt_length=3 (the shortest has {limit} tokens)"
+    assert told in refusal(source, max_prompt_length=3)
 
 
 def test_rows_are_looked_up_by_id_in_the_order_asked_for(tmp_path: Path) -> None:
@@ -270,6 +246,8 @@ def test_columns_that_no_json_holds_are_in_the_digest(one: Any, other: Any, tmp_
         (GOOD | {"id": "b", "prompt": [{"role": "user", "content": None}]}, "p.jsonl:2: a prompt is text or a list"),
         (GOOD | {"id": "b", "prompt": [{"role": "user", "content": [{"type": "text", "text": "1+1=?"}]}]},
          "p.jsonl:2: a prompt is text or a list of messages"),
+        (GOOD | {"id": "b", "prompt": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "2"}]},
+         "p.jsonl:2: the prompt ends with a message of the assistant, '2': the model would be shown the answer"),
         (GOOD, "p.jsonl:2: id 'a' is a duplicate of row 1"),
         ('{"id": "b", "prompt": ', "p.jsonl:2: not JSON"),
         ("[1, 2]", "p.jsonl:2: a row is a JSON object, this is list"),
@@ -321,13 +299,6 @@ def test_a_tokenizer_without_a_chat_template_is_an_error_that_names_it(tmp_path:
     source = jsonl(tmp_path / "p.jsonl", [GOOD])
     with pytest.raises(DataError, match=f"{MODEL}: the tokenizer has no chat template"):
         load_problems(source, "train", DataConfig(train=source), bare)
-
-
-def test_prompts_that_are_all_overlong_are_an_error_that_tells_the_shortest(tmp_path: Path) -> None:
-    source = jsonl(tmp_path / "p.jsonl", [GOOD | {"prompt": "1+1=? " * 5}, GOOD | {"id": "b"}])
-    shortest = min(map(len, read(source).frame["prompt_token_ids"]))
-    said = refusal(source, max_prompt_length=3)
-    assert f"all 2 prompts are longer than data.max_prompt_length=3 (the shortest has {shortest} tokens)" in said
 
 
 # ---- the cursor ----------------------------------------------------------------------------------------------------

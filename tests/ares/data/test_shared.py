@@ -27,11 +27,8 @@ def settings(folder: Path, *more: str) -> list[str]:
             "learner.global_batch_prompts=2", *more]  # fmt: skip
 
 
-def test_prompts_are_compared_exactly_and_but_for_case_spaces_and_closing_punctuation() -> None:
-    shared = shared_prompts(TRAIN, HELD_OUT)
-    assert shared.exact.tolist() == [True, False, False, False, False]
-    assert shared.normalised.tolist() == [True, True, False, False, True]
-    assert str(shared).startswith("1 exactly, 3 but for case")
+def test_prompts_are_compared_but_for_case_spaces_and_closing_punctuation() -> None:
+    assert shared_prompts(TRAIN, HELD_OUT).tolist() == [True, True, False, False, True]
 
 
 @pytest.mark.parametrize(("one", "other"), [("3.5", "35"), ("14-9", "149"), ("1,2", "1 2"), ("a b", "ab"), ("x", "y")])
@@ -45,8 +42,7 @@ def test_the_start_of_a_run_says_what_is_shared_and_a_setting_leaves_it_out(
     with caplog.at_level(logging.WARNING):
         run, _ = Run.check(config(*settings(tmp_path)), "all", tmp_path)
     assert len(run.train_set) == 5
-    assert "1 exactly, 3 but for case" in caplog.text
-    assert "data.drop_shared=true" in caplog.text
+    assert f"train.jsonl: 3 prompts are held out in {tmp_path}/heldout.jsonl too; data.drop_shared=true" in caplog.text
     # A problem counts as held out even where only the first ones are evaluated on.
     dropping = settings(tmp_path, "data.drop_shared=true", "validation.max_prompts=1")
     run, _ = Run.check(config(*dropping), "less", tmp_path)

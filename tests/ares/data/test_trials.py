@@ -54,8 +54,8 @@ def test_tests_that_accept_a_program_that_does_nothing_are_found(name: str, pool
 
 def test_a_solution_slower_than_its_row_allows_is_slow_and_not_wrong(pool: SandboxPool, tmp_path: Path) -> None:
     slow = "def f(x):\n    sum(range(20000000))\n    return x + 1"
-    limited = ROW | {"id": "b", "solution": slow, "time_limit": "50 ms"}
-    found = checked(pool, tmp_path, ROW | {"time_limit": "50 ms"}, limited)
+    limited = ROW | {"id": "b", "solution": slow, "time_limit": 0.05}
+    found = checked(pool, tmp_path, ROW | {"time_limit": 0.05}, limited)
     counts = found.counts()
     assert (found.failures, counts["solutions accepted"]) == ([], 2)
     assert counts["solutions slower than training allows"] == "1: b"
@@ -65,15 +65,6 @@ def test_a_solution_slower_than_its_row_allows_is_slow_and_not_wrong(pool: Sandb
 def test_tests_of_published_rows_tell_nothing_from_something(name: str, pool: SandboxPool, tmp_path: Path) -> None:
     found = checked(pool, tmp_path, FAIR[name])
     assert found.good
-    assert found.counts()["rows whose tests accept the input given back"] == "0"
-
-
-def test_tests_that_accept_their_own_input_are_reported(pool: SandboxPool, tmp_path: Path) -> None:
-    echo = {"test_cases": ["assert sorted(f([1, 2])) == [1, 2]"], "solution": "def f(x): return sorted(x)"}
-    script = {"test_cases": [], "stdin_tests": [["1 2\n", "1 2\n"]], "solution": "print(*sorted(input().split()))"}
-    found = checked(pool, tmp_path, ROW | echo | {"id": "e"}, ROW | {"id": "f"}, ROW | script | {"id": "g"})
-    assert found.good
-    assert found.counts()["rows whose tests accept the input given back"] == "2: e, g"
 
 
 def test_a_solution_that_only_sometimes_passes_is_flaky(pool: SandboxPool, tmp_path: Path) -> None:
@@ -81,11 +72,8 @@ def test_a_solution_that_only_sometimes_passes_is_flaky(pool: SandboxPool, tmp_p
     chance = "import time\ndef f(x): return 2 if time.time_ns() // 1000 % 2 else 3"
     rows = [ROW | {"id": str(place), "solution": chance} for place in range(24)]
     found = checked(pool, tmp_path, ROW | {"id": "steady"}, *rows)
-    accepted = found.counts()["solutions accepted"]
-    assert accepted >= 1
-    assert found.flaky
-    assert accepted + len(found.flaky) + len(found.failures) == 25
+    flaky = [each for each in found.failures if each.detail[:14] in ("in 1 of 3 runs", "in 2 of 3 runs")]
+    assert flaky
+    assert {each.what for each in flaky} == {"wrong_answer"}
+    assert found.counts()["solutions accepted"] == 25 - len(found.failures) >= 1
     assert not found.good
-    assert found.flaky[0].what == "wrong_answer"
-    assert found.flaky[0].detail[:14] in ("in 1 of 3 runs", "in 2 of 3 runs")
-    assert found.counts()["solutions that only sometimes pass"] == len(found.flaky)

@@ -51,22 +51,19 @@ def run_with(directory: Path, steps: int, *overrides: str, model: Path = MODEL) 
 # ---- opening -------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_evaluation_finds_its_folder_and_another_gets_another(directory: Path) -> None:
-    first = opened()
-    assert first.run.store.directory == opened().run.store.directory
+def test_the_same_evaluation_finds_its_folder_and_another_gets_another(directory: Path, tmp_path: Path) -> None:
+    reward = tmp_path / "mine.py"
+    reward.write_text("def score(completions, **columns): return [1.0] * len(completions)")
+    overrides = [f"reward.kind={reward}:score"]
+    first, mine = opened(k=[1]), opened(overrides=overrides)
+    assert first.run.store.directory == opened(k=[1, 2]).run.store.directory  # the samples are the same
+    assert mine.run.store.directory == opened(overrides=overrides).run.store.directory
     assert first.run.store.directory.parent == directory / "evals"
     assert first.run.workers.store.directory == first.run.store.directory  # not the model's
     others = [opened(n=4), opened(greedy=True), opened(temperature=0.5), opened(max_problems=3)]
-    assert len({each.run.store.directory for each in [first, *others]}) == 5
-
-
-def test_another_content_of_the_reward_file_is_another_evaluation(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("def score(completions, **columns): return [1.0] * len(completions)")
-    overrides = [f"reward.kind={tmp_path / 'mine.py'}:score"]
-    first = opened(overrides=overrides)
-    assert first.run.store.directory == opened(overrides=overrides).run.store.directory
-    (tmp_path / "mine.py").write_text("def score(completions, **columns): return [0.0] * len(completions)")
-    assert first.run.store.directory != opened(overrides=overrides).run.store.directory
+    reward.write_text("def score(completions, **columns): return [0.0] * len(completions)")
+    others += [mine, opened(overrides=overrides)]
+    assert len({each.run.store.directory for each in [first, *others]}) == 7
 
 
 def test_weights_of_a_run_whose_model_changed_are_refused(directory: Path, tmp_path: Path) -> None:
@@ -77,13 +74,6 @@ def test_weights_of_a_run_whose_model_changed_are_refused(directory: Path, tmp_p
     assert "generation_config.json" in refusal(target="run", step=0)
 
 
-def test_responses_of_a_run_in_parts_are_whole_whatever_their_length(directory: Path) -> None:
-    run_with(directory, 1, "rollout.max_staleness=1", "rollout.parts=2")
-    longer = opened("run", step=0, overrides=["rollout.max_response_length=9"])
-    assert longer.config.rollout.max_response_length == 9
-    assert longer.run.workers.config.rollout.parts == 2  # with which its weights are replayed
-
-
 def test_temperatures_are_those_of_the_engine() -> None:
     for temperature in (0.005, 2.5):
         said = refusal(temperature=temperature, overrides=["rollout.engine=vllm"])
@@ -91,21 +81,6 @@ def test_temperatures_are_those_of_the_engine() -> None:
     assert "validation.temperature" in refusal(temperature=1e-9)
     assert opened(temperature=0.5).description["temperature"] == 0.5
     assert opened(temperature=0.5, greedy=True).description["temperature"] == 0
-
-
-def test_k_does_not_matter_since_the_samples_are_the_same() -> None:
-    assert opened(k=[1]).run.store.directory == opened(k=[1, 2]).run.store.directory
-
-
-def test_a_named_folder_is_not_given_to_two_evaluations(tmp_path: Path) -> None:
-    out = str(tmp_path / "out")
-    opened(out=out)
-    opened(out=out)
-    assert "samples: 8 → 4" in refusal(out=out, n=4)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "notes.txt").touch()
-    assert "holds something that is no evaluation" in refusal(out=str(tmp_path / "other"))
-    assert [path.name for path in (tmp_path / "other").iterdir()] == ["notes.txt"]
 
 
 def test_a_runs_weights_are_those_after_a_committed_step(directory: Path) -> None:
@@ -119,29 +94,26 @@ def test_a_runs_weights_are_those_after_a_committed_step(directory: Path) -> Non
     assert first.description["weights"] != last.description["weights"]
 
 
-def test_what_decides_a_runs_weights_cannot_be_overridden_and_the_rest_can(directory: Path) -> None:
-    run_with(directory, 1)
+def test_engines_get_the_evaluations_settings_and_the_learner_the_runs_which_cannot_be_overridden(
+    directory: Path,
+) -> None:
+    of_run = ("rollout.max_staleness=1", "rollout.parts=2")
+    run_with(directory, 1, *of_run)
     assert "learner.lr=1" in refusal(target="run", step=0, overrides=["learner.lr=1"])
     assert "--profile" in refusal(target="run", step=0, profile="tiny-math")
-    evaluation = opened("run", step=0, overrides=["rollout.max_response_length=5"])
-    assert evaluation.config.rollout.max_response_length == 5
-    assert evaluation.run.workers.config == config()
-
-
-def test_engines_are_started_with_the_evaluations_lengths_and_the_learner_with_the_runs(directory: Path) -> None:
-    run_with(directory, 1)
     given: list[Any] = []
 
     def made(*settings: Any) -> PlainWorkers:
         given.extend(settings)
         return PlainWorkers(*settings)
 
-    changes = ["rollout.max_response_length=40", "data.max_prompt_length=60"]
+    changes = ["rollout.max_response_length=41", "data.max_prompt_length=60"]
     request = EvaluationRequest(target="run", step=0, max_problems=4, n=8, overrides=changes)
     Evaluation.open(request, made)  # type: ignore[arg-type]
     learner, _, engine = given
-    assert (engine.rollout.max_response_length, engine.data.max_prompt_length) == (40, 60)
-    assert learner == config()
+    assert (engine.rollout.max_response_length, engine.data.max_prompt_length) == (41, 60)
+    assert engine.rollout.parts == 1  # responses are whole
+    assert learner == config(*of_run)
 
 
 def test_lengths_that_the_engine_has_no_room_for_are_refused_before_it_starts(

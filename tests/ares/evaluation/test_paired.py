@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 
-from ares.evaluation.paired import estimate, mcnemar, p_of_draws, p_of_t
-
-
-def test_mcnemars_p_is_the_binomial_of_the_discordant_pairs() -> None:
-    assert mcnemar(0, 0) == 1.0
-    assert mcnemar(3, 3) == 1.0
-    assert mcnemar(5, 0) == pytest.approx(2 / 2**5)
-    assert mcnemar(1, 5) == mcnemar(5, 1) == pytest.approx(2 * (1 + 6) / 2**6)
+from ares.evaluation.paired import estimate, p_of_draws, p_of_t
 
 
 def test_the_p_of_a_bootstrap_is_twice_the_smaller_share_of_draws() -> None:

@@ -18,8 +18,6 @@ from ares.grading.code import written
 from tests.ares.builders import config, tokenizer
 from tests.ares.data.code_rows import (
     APPS,
-    APPS_FUNCTION,
-    CODE_CONTESTS,
     HUMANEVAL,
     HUMANEVAL_PLUS,
     LIVE,
@@ -33,8 +31,7 @@ from tests.ares.data.code_rows import written as rows_in
 
 @pytest.fixture(autouse=True)
 def nothing_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test data, an empty cache, no hub."""
-    monkeypatch.delenv("ARES_TEST_DATA", raising=False)
+    """An empty cache, no hub."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("huggingface_hub._snapshot_download.HF_HUB_CACHE", str(tmp_path / "cache"), raising=False)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
@@ -60,33 +57,31 @@ def asked(name: str, data: Path | None = None, form: str | None = None, template
 # ---- places --------------------------------------------------------------------------------------------------------
 
 
-def test_files_come_from_data_then_the_test_data_then_the_cache(
-    nothing_at_hand: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("name", "file", "data"),
+    [
+        ("humaneval", "own/HumanEval.jsonl", "own/HumanEval.jsonl"),
+        ("humaneval", "own/HumanEval.jsonl", "own"),
+        ("humaneval", "sets/humaneval/HumanEval.jsonl.gz", "sets"),
+        # As `hf download evalplus/humanevalplus --local-dir sets/humanevalplus` fills it.
+        ("humaneval+", "sets/humanevalplus/data/test-0.parquet", "sets/humanevalplus"),
+        ("humaneval+", "sets/humanevalplus/data/test-0.parquet", "sets"),
+        ("apps", "sets/test.jsonl", "sets"),
+    ],
+)
+def test_data_names_a_file_or_a_folder(name: str, file: str, data: str, nothing_at_hand: Path) -> None:
+    there = rows_in(nothing_at_hand / file, HUMANEVAL)
+    cached(nothing_at_hand, "openai/openai_humaneval", "openai_humaneval/test-0.parquet", HUMANEVAL)
+    assert files_of(name, str(nothing_at_hand / data)) == [str(there)]
+    (nothing_at_hand / "empty").mkdir()
+    for absent in ("empty", "absent"):  # which no other place replaces
+        with pytest.raises(DataError, match=rf"no .* or .* in {nothing_at_hand}/{absent}\. Get it"):
+            files_of(name, str(nothing_at_hand / absent))
+
+
+def test_without_data_files_come_from_the_cache(nothing_at_hand: Path) -> None:
     in_cache = cached(nothing_at_hand, "openai/openai_humaneval", "openai_humaneval/test-00000-of-1.parquet", HUMANEVAL)
     assert files_of("humaneval", None) == [str(in_cache)]
-    at_hand = rows_in(nothing_at_hand / "sets" / "humaneval" / "HumanEval.jsonl.gz", HUMANEVAL)
-    monkeypatch.setenv("ARES_TEST_DATA", str(nothing_at_hand / "sets"))
-    assert files_of("humaneval", None) == [str(at_hand)]
-    own = rows_in(nothing_at_hand / "own" / "HumanEval.jsonl", HUMANEVAL)
-    assert files_of("humaneval", str(own)) == files_of("humaneval", str(own.parent)) == [str(own)]
-
-
-def test_a_folder_that_the_hub_filled_is_a_place(nothing_at_hand: Path) -> None:
-    """`hf download evalplus/humanevalplus --local-dir sets/humanevalplus`; that folder, or the one around it."""
-    file = rows_in(nothing_at_hand / "sets" / "humanevalplus" / "data" / "test-0.parquet", HUMANEVAL_PLUS)
-    for folder in (file.parents[1], file.parents[2]):
-        assert files_of("humaneval+", str(folder)) == [str(file)]
-
-
-def test_a_file_called_test_belongs_to_no_suite_unless_it_is_named_so(
-    nothing_at_hand: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows_in(nothing_at_hand / "sets" / "test.jsonl", APPS)
-    monkeypatch.setenv("ARES_TEST_DATA", str(nothing_at_hand / "sets"))
-    with pytest.raises(DataError, match=r"apps: no apps\.jsonl or test\.jsonl in"):
-        files_of("apps", None)
-    assert files_of("apps", str(nothing_at_hand / "sets")) == [str(nothing_at_hand / "sets" / "test.jsonl")]
 
 
 @pytest.mark.parametrize("name", SUITES)
@@ -94,16 +89,8 @@ def test_a_missing_suite_says_what_is_missing_and_how_to_get_it(name: str) -> No
     with pytest.raises(DataError) as caught:
         files_of(name, None)
     suite, told = SUITES[name], str(caught.value)
-    assert all(each in told for each in (*suite.names, *suite.files, "ARES_TEST_DATA", "HF_HUB_OFFLINE", "--data"))
+    assert all(each in told for each in (*suite.names, *suite.files, "HF_HUB_OFFLINE", "--data"))
     assert f"hf download {suite.hub} --repo-type dataset --include '{suite.files[0]}'" in told
-
-
-def test_what_data_names_is_not_replaced_by_another_place(nothing_at_hand: Path) -> None:
-    cached(nothing_at_hand, "openai/openai_humaneval", "openai_humaneval/test-0.parquet", HUMANEVAL)
-    (nothing_at_hand / "empty").mkdir()
-    for path in ("empty", "absent"):
-        with pytest.raises(DataError, match=rf"no HumanEval\.jsonl or .* in {nothing_at_hand}/{path}\. Get it"):
-            files_of("humaneval", str(nothing_at_hand / path))
 
 
 def test_a_misspelt_suite_is_an_error_that_names_the_one_meant() -> None:
@@ -146,16 +133,11 @@ def test_a_reference_that_a_base_model_writes_is_the_program(nothing_at_hand: Pa
         assert written({**row, "response": response}).rstrip() == whole.rstrip()  # type: ignore[union-attr]
 
 
-def test_a_chats_program_is_its_code_block() -> None:
-    assert written({"response": "So:\n```python\nx = 1\n```\n"}) == "x = 1\n"
-    assert written({"response": "x = 1"}) is None
-
-
-def test_a_thinking_models_program_follows_its_thinking() -> None:
+def test_a_chats_program_is_its_code_block_after_the_thinking() -> None:
     block = "```python\nx = {}\n```\n"
     assert written({"response": f"<think>{block.format(1)}</think>{block.format(2)}"}) == "x = 2\n"
-    assert written({"response": f"an open ```fence</think>\n{block.format(2)}"}) == "x = 2\n"
     assert written({"response": f"<think>{block.format(1)}"}) is None  # cut off
+    assert written({"response": "x = 1"}) is None
 
 
 def test_contests_go_on_from_their_starter_code_and_a_docstring_stays_one(nothing_at_hand: Path) -> None:
@@ -241,15 +223,10 @@ def test_an_evaluation_has_the_suites_limits_and_a_given_one_counts_more(nothing
     assert settings.data.max_prompt_length == len(found.run.train_set.frame["prompt_token_ids"][0])
     shorter = opened(suite="humaneval", data=file, overrides=["rollout.max_response_length=9"])
     assert shorter.config.rollout.max_response_length == 9
-    assert shorter.run.store.directory != found.run.store.directory
+    same, bare = (opened(suite="humaneval", data=file, form=form) for form in ("instruct", "completion"))
+    assert found.run.store.directory == same.run.store.directory
+    assert len({each.run.store.directory for each in (found, shorter, bare)}) == 3
     assert "humaneval" in shorter.run.store.directory.name
-
-
-def test_two_forms_are_two_evaluations(nothing_at_hand: Path) -> None:
-    file = str(rows_in(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL))
-    found = [opened(suite="humaneval", data=file, form=form) for form in (None, "instruct", "completion")]
-    names = [each.run.store.directory for each in found]
-    assert names[0] == names[1] != names[2]
 
 
 def test_known_failures_are_the_suites(nothing_at_hand: Path) -> None:
@@ -275,24 +252,21 @@ def references(suite: str, data: Path | None = None, form: str | None = None) ->
     return found.description["references"]
 
 
-SOLVED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "humaneval": ("humaneval", HUMANEVAL, {"canonical_solution": "    return xs\n"}),
-    "mbpp": ("mbpp", MBPP, {"code": "def add(a, b):\n    return 3"}),
-    "apps": ("apps", APPS_FUNCTION, {"solutions": '["def pair(a, b):\\n    return [1, 2]"]'}),
-    "codecontests": ("codecontests", CODE_CONTESTS, {"solutions": {"language": [3], "solution": ["print(2)"]}}),
-    "livecodebench": ("livecodebench", {**LIVE, "solution": SCRIPT}, {"solution": "print(2)"}),
+SOLVED: dict[str, tuple[Row, Row]] = {
+    "humaneval": (HUMANEVAL, {"canonical_solution": "    return xs\n"}),
+    "livecodebench": ({**LIVE, "solution": SCRIPT}, {"solution": "print(2)"}),
 }
-"""Suite, a row of it, and a reference that passes at most some of its tests."""
+"""A row of a suite, and a reference that passes at most some of its tests."""
 
 
 @pytest.mark.parametrize("name", SOLVED)
 def test_references_of_suites_are_judged_by_its_name_or_path(nothing_at_hand: Path, name: str) -> None:
-    suite, row, other = SOLVED[name]
+    row, other = SOLVED[name]
     file = rows_in(nothing_at_hand / "set.jsonl", row)
     accepted = {"solutions": 1, "accepted": 1, "known_failures": []}
-    assert references(suite, file) == references(str(file), form="completion") == accepted
+    assert references(name, file) == references(str(file), form="completion") == accepted
     wrong = rows_in(nothing_at_hand / "wrong.jsonl", row | other)
-    for of, data in ((suite, wrong), (str(wrong), None)):
+    for of, data in ((name, wrong), (str(wrong), None)):
         with pytest.raises(DataError, match=r"1 of 1 reference solutions fail .*\(wrong_answer\)"):
             references(of, data)
 
@@ -303,8 +277,8 @@ def test_unusable_rows_are_named_and_left_out(nothing_at_hand: Path) -> None:
     file = rows_in(nothing_at_hand / "apps.jsonl", untested, APPS, odd)
     found = asked("apps", file)
     assert found.problems.frame["id"].tolist() == ["7"]
-    left_out = {"8": "there is no test", "9": "input_output has 1 inputs and 0 outputs"}
-    assert {name: why for name, (_, why) in found.problems.left_out.items()} == left_out
+    left_out = {"1 (8)": "there is no test", "3 (9)": "input_output has 1 inputs and 0 outputs"}
+    assert found.problems.left_out == left_out
     evaluation = opened(suite="apps", data=str(file))
     assert evaluation.description["left_out"] == left_out
     with pytest.raises(DataError, match=r"none.jsonl:1: there is no test"):

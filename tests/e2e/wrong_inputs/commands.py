@@ -1,6 +1,6 @@
 """Runs that are damaged or not there, evaluations, ablations and the other commands."""
 
-from tests.e2e.wrong_inputs.row import FOLDER, GOOD, MODEL, PROFILE, ROW, ROWS, SOUND, Wrong, run_json
+from tests.e2e.wrong_inputs.row import FOLDER, GOOD, MODEL, ROW, ROWS, SOUND, Wrong, run_json
 
 COMMANDS: dict[str, Wrong] = {
     **{
@@ -51,11 +51,6 @@ COMMANDS: dict[str, Wrong] = {
     "k above n": Wrong("eval old --n 2 --k 4", "k", {"runs/old/run.json": SOUND}),
     "an evaluation of nothing": Wrong(f"eval {MODEL}", "Name the problems with --data"),
     "a step of a model": Wrong(f"eval {MODEL} --step 3 --data r.jsonl", "only a run has steps", {"r.jsonl": [ROW]}),
-    "an evaluation into a file": Wrong(
-        f"eval {MODEL} --data r.jsonl --out o --profile good.yaml",
-        "o holds something that is no evaluation",
-        {"r.jsonl": ROWS, "o": "hello", "good.yaml": PROFILE},
-    ),
     "an ablation that is not there": Wrong("ablate nowhere", "There is no ablation 'nowhere'"),
     "an ablation that is a directory": Wrong("ablate a.yaml", "a.yaml", {"a.yaml": FOLDER}),
     "an ablation that is a list": Wrong("ablate a.yaml", "a.yaml: an ablation is a mapping", {"a.yaml": "[]"}),
@@ -98,27 +93,17 @@ COMMANDS: dict[str, Wrong] = {
     "services that are not there": Wrong("down", "ares up"),
     **{
         f"eval {' '.join(given)}": Wrong(
-            ["eval", str(MODEL), "--data", "rows.jsonl", "--profile", "good.yaml", *given], told, GOOD | files
+            ["eval", str(MODEL), "--data", "rows.jsonl", "--profile", "good.yaml", *given], told, GOOD
         )
-        for told, given, files in (
-            ("k", ("--k", "0"), {}),
-            ("k", ("--k", "-1"), {}),
-            ("temperature", ("--temperature", "inf"), {}),
-            ("temperature", ("--temperature", "nan"), {}),
-            ("temperature", ("--temperature", "-1"), {}),
-            ("max_problems", ("--max-problems", "0"), {}),
-            ("rollot is unknown", ("rollot.n=1",), {}),
-            ("does not read rollout.n: give it --n", ("rollout.n=4",), {}),
-            ("does not read rollout.temperature: give it --temperature", ("rollout.temperature=0.5",), {}),
-            ("o holds something that is no evaluation", ("--out", "o"), {"o/x": "hello"}),
-            ("evaluation.json: not readable", ("--out", "o"), {"o/evaluation.json": "["}),
+        for told, given in (
+            ("k", ("--k", "-1")),
+            ("temperature", ("--temperature", "inf")),
+            ("temperature", ("--temperature", "nan")),
+            ("max_problems", ("--max-problems", "0")),
+            ("rollot is unknown", ("rollot.n=1",)),
+            ("does not read rollout.n: give it --n", ("rollout.n=4",)),
         )
     },
-    "an evaluation that is a list": Wrong(
-        f"eval {MODEL} --data rows.jsonl --profile good.yaml --out o",
-        "evaluation.json: not readable",
-        GOOD | {"o/evaluation.json": "[1]"},
-    ),
     "an evaluation of no data": Wrong(f"eval {MODEL} --data no.jsonl --profile good.yaml", "no.jsonl", GOOD),
     **{
         f"an evaluation of {what}": Wrong(
