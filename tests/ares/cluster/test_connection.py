@@ -1,6 +1,10 @@
-"""A RAY_ADDRESS where nothing listens is reported at once, in one line."""
+"""A RAY_ADDRESS where nothing listens is reported at once, in one line; a local Ray is set up when it is imported."""
 
+import os
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,3 +36,13 @@ def test_a_port_that_is_open_is_left_to_ray(monkeypatch: pytest.MonkeyPatch) -> 
     for local in ("auto", "local", ""):
         monkeypatch.setenv("RAY_ADDRESS", local)
         check_cluster()
+
+
+def test_what_ray_reads_when_it_is_imported_is_set_by_then(tmp_path: Path) -> None:
+    """It was set after `import ray` in another module, and all of a run's Ray listened on every interface."""
+    (tmp_path / "ray.py").write_text("import os\nraise SystemExit(os.environ['RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'])")
+    command = [sys.executable, "-c", "import ares.cluster"]
+    path = os.pathsep.join([str(tmp_path), os.getcwd()])
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    ended = subprocess.run(command, env=environment | {"PYTHONPATH": path}, capture_output=True, text=True)
+    assert ended.stderr == "0\n"
