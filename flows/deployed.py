@@ -7,7 +7,7 @@ ares/runs/retention.py).
 
 from typing import Any
 
-from prefect import flow
+from prefect import flow, runtime
 
 from ares.evaluation import EvaluationRequest
 from flows.parameters import RUNS_OWN, Profile, Settings, as_overrides, flow_run_title
@@ -16,47 +16,31 @@ from flows.run_log import run_log
 
 @flow(name="ares-train", persist_result=False, flow_run_name=flow_run_title)
 async def ares_train(
-    profile: Profile = Profile(RUNS_OWN),  # noqa: B008 (the form cannot submit None)
+    profile: Profile = Profile(RUNS_OWN),  # noqa: B008 (the form refuses None for everything that may be left open)
     run: str = "",
     settings: Settings = Settings(),  # noqa: B008
-    overrides: list[str] = [],  # noqa: B006 (the form cannot submit None for a list; it is never changed)
+    overrides: list[str] = [],  # noqa: B006 (it is never changed)
 ) -> dict[str, Any]:
     """Train a profile. A run that exists is resumed from its last commit, by Retry too.
 
     Args:
         profile: What is trained; "the run's own" resumes the run that `run` names.
         run: Name of the run; left open, the flow run's own name.
-        settings: What differs from the profile, as a form.
+        settings: What differs from the profile. An open field has its value (the deployment's description lists them).
         overrides: What differs from the profile, dotted: train.steps=40
     """
     from flows.start import train_deployed
 
-    return await train_deployed(*_asked(profile, run), [*as_overrides(settings), *overrides])
+    resumes = profile == RUNS_OWN
+    name = run or (None if resumes else flow_run_title())  # a run that begins is named after its flow run
+    last = 0 if runtime.flow_run.flow_name == ares_bootstrap.name else None
+    return await train_deployed(None if resumes else str(profile), name, [*as_overrides(settings), *overrides], last)
 
 
-@flow(name="ares-bootstrap", persist_result=False, flow_run_name=flow_run_title)
-async def ares_bootstrap(
-    profile: Profile = Profile(RUNS_OWN),  # noqa: B008 (the form refuses None for everything that may be left open)
-    run: str = "",
-    settings: Settings = Settings(),  # noqa: B008
-    overrides: list[str] = [],  # noqa: B006
-) -> dict[str, Any]:
-    """The first part of a run alone: buckets, targets, τ and alpha. `ares-train` with the same run name resumes it.
-
-    Args:
-        profile: What is trained; "the run's own" resumes the run that `run` names.
-        run: Name of the run; left open, the flow run's own name.
-        settings: What differs from the profile, as a form.
-        overrides: What differs from the profile, dotted: bootstrap.n=8
-    """
-    from flows.start import train_deployed
-
-    return await train_deployed(*_asked(profile, run), [*as_overrides(settings), *overrides], last=0)
-
-
-def _asked(profile: str, run: str) -> tuple[str | None, str | None]:
-    """The profile, None for the run's own; and the run's name: a run that begins is named after its flow run."""
-    return (None, run or None) if profile == RUNS_OWN else (str(profile), run or flow_run_title())
+ares_bootstrap = ares_train.with_options(
+    name="ares-bootstrap",
+    description="Buckets, targets, τ and alpha of a run alone; `ares-train` with the same run name resumes it.",
+)
 
 
 @flow(name="ares-eval", persist_result=False, flow_run_name="evaluation of {request.target}")

@@ -1,10 +1,11 @@
 """Parameters of the deployments as Prefect's UI shows them: a choice of profiles, a form of settings, a run name.
 
-Covered: the types of the flows' parameters, their conversion to dotted overrides. The form is built from the
-configuration's own models, so a new setting appears by itself, with its type, bounds and description.
+Covered: the types of the flows' parameters, their conversion to dotted overrides, what each profile sets. The form is
+built from the configuration's own models, so a new setting appears by itself, with its type, bounds and description.
 Not covered: what the settings do (ares/config/run.py).
 """
 
+import json
 from enum import Enum, StrEnum
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
@@ -12,17 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from prefect import runtime
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_serializer
 
-from ares.config import Config, profile_names
+from ares.config import Config, defaults, load, profile_names, sections
 
 RUNS_OWN = "the run's own"
 """The choice of profile that resumes an existing run."""
+PROFILES = [name for name in profile_names() if not name.startswith("base")]
+"""Profiles called base… are extended, not trained."""
 
 if TYPE_CHECKING:
     Profile = str
 else:
-    # Profiles called base… are extended, not trained.
-    _NAMES = [RUNS_OWN, *(name for name in profile_names() if not name.startswith("base"))]
-    Profile = StrEnum("Profile", {name: name for name in _NAMES})
+    Profile = StrEnum("Profile", {name: name for name in [RUNS_OWN, *PROFILES]})
 
 
 class Switch(StrEnum):
@@ -107,6 +108,21 @@ def as_overrides(section: BaseModel, prefix: str = "") -> list[str]:
         elif value not in (None, ""):  # an emptied box
             overrides.append(f"{prefix}{name}={value}")
     return overrides
+
+
+def describe_profiles() -> str:
+    """What each profile sets, in Markdown, for the deployment's description: its form is the same for all of them."""
+
+    def values(config: Config) -> dict[str, Any]:
+        return {f"{section.name}.{setting.name}": setting.value
+                for section in sections(config) for setting in section.settings}  # fmt: skip
+
+    usual, lines = values(defaults()), []
+    for name in PROFILES:
+        own = {setting: value for setting, value in values(load(name)).items() if usual.get(setting) != value}
+        texts = (f"`{setting}={json.dumps(value, ensure_ascii=False)}`" for setting, value in own.items())
+        lines.append(f"- **{name}**: {', '.join(texts)}")
+    return "\n".join(lines)
 
 
 def flow_run_title() -> str:

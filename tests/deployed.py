@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 
 from ares.store.store import RunStore
-from tests.prefect_server import free_port
+from flows.servers.service import answers
+from tests.prefect_server import call_api, free_port
 from tests.shared_run import SMALL
 from tests.short_runs import REPOSITORY
 
@@ -161,13 +161,7 @@ class Deployment:
         return [one for one in commands if str(self.runs) in one]
 
     def wait_until_up(self) -> None:
-        self.until(self._answers, "the server answers")
-
-    def _answers(self) -> bool:
-        try:
-            return httpx.get(f"{self.url}/health", timeout=5, verify=False).status_code == 200
-        except httpx.TransportError:
-            return False
+        self.until(lambda: answers(f"{self.url}/health"), "the server answers")
 
     def steps(self, name: str) -> int:
         """Committed steps after the bootstrap."""
@@ -180,19 +174,10 @@ class Deployment:
         assert answer["status"] == "ACCEPT", json.dumps(answer)
 
     def get(self, path: str) -> Any:
-        return self._call("GET", path)
+        return call_api(self.url, "GET", path)
 
     def post(self, path: str, body: Any) -> Any:
-        return self._call("POST", path, body)
-
-    def _call(self, method: str, path: str, body: Any = None) -> Any:
-        for _ in range(20):
-            answer = httpx.request(method, f"{self.url}/{path}", json=body, timeout=30, verify=False)
-            if answer.status_code != 503:  # Prefect's SQLite is busy
-                break
-            time.sleep(0.5)
-        assert answer.status_code < 300, f"{method} {path}: {answer.status_code} {answer.text}"
-        return answer.json()
+        return call_api(self.url, "POST", path, body)
 
 
 def _command(process: psutil.Process) -> str:

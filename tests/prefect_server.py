@@ -1,12 +1,16 @@
-"""The one Prefect server of a test session, which each run would start for five CPU seconds; and a whole one."""
+"""The one Prefect server of a test session, which each run would start for five CPU seconds; a whole one; a stub."""
 
 import atexit
+import base64
 import contextlib
+import http.server
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -56,6 +60,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def call_api(url: str, method: str, path: str, body: Any = None) -> Any:
+    """What Prefect's API answers, once its SQLite is not busy any more."""
+    for _ in range(20):
+        answer = httpx.request(method, f"{url}/{path}", json=body, timeout=30, verify=False)
+        if answer.status_code != 503:
+            break
+        time.sleep(0.5)
+    assert answer.status_code < 300, f"{method} {path}: {answer.status_code} {answer.text}"
+    return answer.json() if answer.content else None
+
+
 @contextlib.contextmanager
 def whole_server(home: Path) -> Iterator[str]:
     """The API's address of a server with its UI and automations, which the shared one has switched off."""
@@ -70,3 +85,43 @@ def whole_server(home: Path) -> Iterator[str]:
         yield url
     finally:
         service.end([server])
+
+
+@contextlib.contextmanager
+def stub(queued: int, password: str | None = None) -> Iterator[int]:
+    """The port of a server that is well and counts so many flow runs, for those who know the password ("user:word")."""
+    known = password and f"Basic {base64.b64encode(password.encode()).decode()}"
+
+    class Api(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if "/csrf-token" in self.path:  # as a server without that protection
+                self.answer(404, "{}")
+            else:
+                self.answer_known("true", is_public=self.path.endswith("/health"))
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.answer_known(str(queued))
+
+        def answer_known(self, text: str, is_public: bool = False) -> None:
+            if is_public or known is None or self.headers["Authorization"] == known:
+                self.answer(200, text)
+            else:
+                self.answer(401, '{"exception_message": "Unauthorized"}')
+
+        def answer(self, status: int, text: str) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Nobody reads it."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Api)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -26,7 +26,7 @@ def up(
     from ares.config import ConfigError
     from ares.store import runs_directory
     from flows.servers.metrics import RunCollector, serve
-    from flows.servers.services import Ports, Services
+    from flows.servers.services import Services
 
     _use(data)
     if len({prefect_port, mlflow_port, metrics_port}) < 3:
@@ -37,17 +37,18 @@ def up(
         runs_directory().mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{runs_directory()}: no folder can be made there: {error.strerror}") from error
-    ports = Ports(prefect_port, mlflow_port)
+    services = Services(prefect_port, mlflow_port, console.print)
     try:
-        with Services(ports, concurrent_runs, console.print, notify) as services:
-            console.print(f"Prefect  http://127.0.0.1:{prefect_port}")
-            console.print(f"MLflow   {ports.mlflow_page}")
+        with services.running(concurrent_runs, notify):
             given = os.environ.get("ARES_RUNS", "")
-            console.print(f"runs     {services.runs}{f', the copy of {given}' if '://' in given else ''}")
+            copied = f", the copy of {given}" if "://" in given else ""
+            console.print(f"Prefect  http://127.0.0.1:{prefect_port}")
+            console.print(f"MLflow   {services.mlflow}")
+            console.print(f"runs     {services.runs}{copied}")
             if metrics_port is not None:
-                serve(RunCollector(services.runs, ports.api, ports.health_pages), "127.0.0.1", metrics_port)
+                serve(RunCollector(services.runs, services.api, services.health), metrics_port)
                 console.print(f"metrics  http://127.0.0.1:{metrics_port}/metrics, and /health")
-            console.print(f"\nexport PREFECT_API_URL={ports.api}")
+            console.print(f"\nexport PREFECT_API_URL={services.api}")
             console.print("prefect deployment run ares-train/ares-train --param profile=tiny-math --param run=first")
             console.print("Ctrl-C or `ares down` ends all of it.", style="dim")
             services.watch()

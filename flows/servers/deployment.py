@@ -8,6 +8,7 @@ import argparse
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import yaml
@@ -15,10 +16,11 @@ from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.events.schemas.automations import AutomationCore
-from prefect.exceptions import ObjectNotFound
+from prefect.exceptions import ObjectAlreadyExists
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from ares.errors import UserError
+from flows.parameters import describe_profiles
 from flows.servers import POOL
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -39,10 +41,11 @@ def register(api: str, concurrent_runs: int, notify: str | None = None) -> None:
     with temporary_settings({PREFECT_API_URL: api}), get_client(sync_client=True) as client:
         _register_queues(client, {"default": concurrent_runs, "gc": 1})
         register_automations(client, notify)
+    named = {"PREFECT_API_URL": api, "ARES_CHECKOUT": str(CHECKOUT), "ARES_PROFILES": describe_profiles()}
     deployed = subprocess.run(
         [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"],
         cwd=CHECKOUT,
-        env=os.environ | {"PREFECT_API_URL": api, "ARES_CHECKOUT": str(CHECKOUT)},
+        env=os.environ | named,
         capture_output=True,
         text=True,
     )
@@ -73,16 +76,13 @@ def register_automations(client: SyncPrefectClient, notify: str | None) -> None:
 
 def _register_queues(client: SyncPrefectClient, limits: dict[str, int]) -> None:
     """The pool, a queue for runs and one for `ares-gc`, which a run of weeks must not hold up."""
-    try:
-        client.read_work_pool(POOL)
-    except ObjectNotFound:
+    with suppress(ObjectAlreadyExists):
         client.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
     for name, limit in limits.items():
-        try:
-            queue = client.read_work_queue_by_name(name, work_pool_name=POOL)
-            client.update_work_queue(queue.id, concurrency_limit=limit)
-        except ObjectNotFound:
-            client.create_work_queue(name, concurrency_limit=limit, work_pool_name=POOL)
+        with suppress(ObjectAlreadyExists):
+            client.create_work_queue(name, work_pool_name=POOL)
+        queue = client.read_work_queue_by_name(name, work_pool_name=POOL)
+        client.update_work_queue(queue.id, concurrency_limit=limit)
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ whether the servers answer. Not covered: curves (MLflow), alarms (`ares up --not
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,6 @@ from ares.errors import UserError
 from ares.store import Commit, RunStore
 from flows.prefect_client import impatient_client
 from flows.servers.service import answers
-
-OF_RUN: dict[str, tuple[str, Callable[[Commit], float | None]]] = {
-    "ares_step": ("Steps finished.", lambda commit: float(commit.step)),
-    "ares_last_step_age_seconds": ("Since the last commit.", lambda commit: time.time() - commit.timestamp / 1000),
-    "ares_tokens_per_second": ("Of the last step.", lambda commit: commit.timings.get("perf/throughput")),
-    "ares_kept_share": ("Groups kept by the filter.", lambda commit: commit.metrics.get("filter/kept_share")),
-    "ares_unscored_share": ("Samples without a score, of all.", lambda commit: unscored_share(commit)),
-    "ares_held_out_accuracy": ("The last measured.", lambda commit: last_accuracy(commit)),
-}
-"""Gauges of a run in training: name, help, value after its last commit (None: unknown)."""
 
 
 class MetricsError(UserError, RuntimeError):
@@ -51,54 +41,61 @@ def last_accuracy(commit: Commit) -> float | None:
     return float(evaluations[-1]["accuracy"]) if evaluations else None
 
 
-class RunCollector:
-    """Gauges of the servers and of a directory's runs in training, collected on request."""
+OF_RUN: dict[str, tuple[str, Callable[[Commit], float | None]]] = {
+    "ares_step": ("Steps finished.", lambda commit: float(commit.step)),
+    "ares_last_step_age_seconds": ("Since the last commit.", lambda commit: time.time() - commit.timestamp / 1000),
+    "ares_tokens_per_second": ("Of the last step.", lambda commit: commit.timings.get("perf/throughput")),
+    "ares_kept_share": ("Groups kept by the filter.", lambda commit: commit.metrics.get("filter/kept_share")),
+    "ares_unscored_share": ("Samples without a score, of all.", unscored_share),
+    "ares_held_out_accuracy": ("The last measured.", last_accuracy),
+}
+"""Gauges of a run in training: name, help, value after its last commit (None: unknown)."""
 
-    def __init__(self, runs: Path, api: str | None, servers: dict[str, str]) -> None:
+
+class RunCollector:
+    """Gauges of the servers and of a directory's runs in training, collected on request.
+
+    api: Prefect's. servers: health addresses by server, which answer 200 while it is well.
+    """
+
+    def __init__(self, runs: Path, api: str, servers: dict[str, str]) -> None:
         self.runs = runs
         self.api = api
         self.servers = servers
-        """Health addresses by server, which answer 200 while it is well."""
         self._stores: dict[str, RunStore] = {}
+        """They keep the commits that they have read."""
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
+    def collect(self) -> Iterator[GaugeMetricFamily]:
         """The gauges for Prometheus."""
-        commits = {store.name: store.last_commit() for store in self._held()}
+        paths = [path for path in sorted(self.runs.glob("[!.]*")) if (path / "run.json").exists()]
+        stores = [self._stores.setdefault(path.name, RunStore(path)) for path in paths]
+        commits = {store.name: store.last_commit() for store in stores if store.is_held()}
         trained = dict.fromkeys(commits, 1.0)
         yield _gauge("ares_run_is_trained", "1 while a process of this machine trains it.", "run", trained)
         for name, (text, value) in OF_RUN.items():
-            known = {run: value(commit) for run, commit in commits.items() if commit is not None}
-            yield _gauge(name, text, "run", known)
+            yield _gauge(name, text, "run", {run: value(commit) for run, commit in commits.items() if commit})
         up = {name: float(well) for name, well in self.health().items()}
         yield _gauge("ares_server_is_up", "1 while it answers.", "server", up)
-        queued = self._queued()
-        if queued is not None:
+        if (queued := self.queued()) is not None:
             yield GaugeMetricFamily("ares_queued_runs", "Flow runs that wait for a worker.", value=queued)
 
     def health(self) -> dict[str, bool]:
         """Which servers answer."""
         return {name: answers(address) for name, address in self.servers.items()}
 
-    def _held(self) -> list[RunStore]:
-        """The stores of runs in training. They are kept between requests, with the commits they have read."""
-        folders = [path for path in self.runs.glob("[!.]*") if (path / "run.json").exists()]
-        self._stores = {path.name: self._stores.get(path.name) or RunStore(path) for path in sorted(folders)}
-        return [store for store in self._stores.values() if store.is_held()]
-
-    def _queued(self) -> float | None:
-        if self.api is None:
-            return None
+    def queued(self) -> int | None:
+        """Flow runs that wait for a worker; None if Prefect's server does not say."""
         now = datetime.now(UTC)  # the next days of a schedule are in the queue already
         states, due = {"type": {"any_": ["SCHEDULED", "PENDING"]}, "name": None}, {"before_": now}
         waiting = FlowRunFilter.model_validate({"state": states, "expected_start_time": due})
         try:
             with impatient_client(self.api) as client:
-                return float(client.count_flow_runs(flow_run_filter=waiting))
+                return client.count_flow_runs(flow_run_filter=waiting)
         except (httpx.HTTPError, PrefectHTTPStatusError):
             return None
 
 
-def _gauge(name: str, text: str, label: str, values: Mapping[str, float | None]) -> GaugeMetricFamily:
+def _gauge(name: str, text: str, label: str, values: dict[str, Any]) -> GaugeMetricFamily:
     gauge = GaugeMetricFamily(name, text, labels=[label])
     for of, value in values.items():
         if value is not None:
@@ -106,9 +103,9 @@ def _gauge(name: str, text: str, label: str, values: Mapping[str, float | None])
     return gauge
 
 
-def serve(collector: RunCollector, host: str, port: int) -> WSGIServer:
-    """Serve at a port, in a thread of this process, until `shutdown`. Raises MetricsError."""
-    registry = CollectorRegistry(auto_describe=False)
+def serve(collector: RunCollector, port: int) -> WSGIServer:
+    """Serve at a port of loopback, in a thread of this process, until `shutdown`. Raises MetricsError."""
+    registry = CollectorRegistry()
     registry.register(collector)
     metrics = make_wsgi_app(registry)
 
@@ -116,12 +113,11 @@ def serve(collector: RunCollector, host: str, port: int) -> WSGIServer:
         if environment["PATH_INFO"] != "/health":
             return metrics(environment, start)
         health = collector.health()
-        well = all(health.values())
-        start("200 OK" if well else "503 Service Unavailable", [("Content-Type", "text/plain; charset=utf-8")])
-        return [f"{name}: {'ok' if up else 'no answer'}\n".encode() for name, up in health.items()] or [b"ok\n"]
+        start("200 OK" if all(health.values()) else "503 Service Unavailable", [("Content-Type", "text/plain")])
+        return [f"{name}: {'ok' if well else 'no answer'}\n".encode() for name, well in health.items()]
 
     try:
-        server = make_server(host, port, app, handler_class=_Quiet)
+        server = make_server("127.0.0.1", port, app, handler_class=_Quiet)
     except OSError as error:
         raise MetricsError(f"metrics: port {port} is taken ({error.strerror}); choose another") from error
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()

@@ -29,6 +29,7 @@ def test_up_registers_everything_on_loopback_and_down_leaves_nothing(tmp_path: P
         (schedule,) = deployments["ares-gc"]["schedules"]
         assert (schedule["active"], schedule["schedule"]["cron"]) == (True, "0 4 * * *")
         assert deployments["ares-gc"]["parameters"] == {}  # nothing of a run
+        assert "\n- **tiny-math**: " in deployments["ares-train"]["description"]
         form = deployments["ares-train"]["parameter_openapi_schema"]
         assert {"tiny-math", "math"} <= set(form["definitions"]["Profile"]["enum"])
         assert form["definitions"]["TrainConfig"]["properties"]["steps"]["minimum"] == 1

@@ -7,24 +7,25 @@ from typing import Any
 
 import pytest
 import yaml
-from pydantic import BaseModel
 
 from ares.config import Config, ConfigError, load
 from ares.config.extensions import KINDS
-from flows.parameters import Settings, Switch, as_overrides
+from flows.parameters import PROFILES, Settings, as_overrides, describe_profiles
+
+SCHEMA = Settings.model_json_schema()
 
 
-def leaves(section: type[BaseModel], prefix: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Path and type of every box of the form, from top to bottom."""
-    for name, field in section.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from leaves(kind, (*prefix, name))
+def boxes_of(section: dict[str, Any], prefix: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Path and schema of every box, from top to bottom, as the UI gets them."""
+    for name, box in section["properties"].items():
+        inner = SCHEMA["$defs"].get(str(box.get("$ref", "")).rpartition("/")[2], {})
+        if "properties" in inner:
+            yield from boxes_of(inner, (*prefix, name))
         else:
-            yield (*prefix, name), kind
+            yield (*prefix, name), inner | box
 
 
-LEAVES = list(leaves(Settings))
+BOXES = dict(boxes_of(SCHEMA))
 
 
 def nested(path: tuple[str, ...], value: Any) -> dict[str, Any]:
@@ -41,10 +42,14 @@ def resolved(overrides: list[str]) -> Config | str:
         return str(error)
 
 
-EXAMPLES: dict[Any, Any] = {int: 3, float: 0.5, str: "text", Switch: True}
+EXAMPLES: dict[str, Any] = {"integer": 3, "number": 0.5, "string": "text"}
 
 
-def other_value(path: tuple[str, ...], kind: Any) -> Any:
+def is_switch(box: dict[str, Any]) -> bool:
+    return box.get("enum") == ["on", "off"]
+
+
+def other_value(path: tuple[str, ...], box: dict[str, Any]) -> Any:
     """A value other than the profile's, as far as its type tells."""
     value: Any = load("tiny-math").model_dump(mode="json")
     for name in path:
@@ -55,13 +60,13 @@ def other_value(path: tuple[str, ...], kind: Any) -> Any:
         return value + 1
     if isinstance(value, float):
         return 0.9 * value
-    return EXAMPLES[kind] if value is None else value
+    return (True if is_switch(box) else EXAMPLES[box["type"]]) if value is None else value
 
 
-def on_the_form(kind: Any, value: Any) -> Any:
-    if kind is Switch:
+def on_the_form(box: dict[str, Any], value: Any) -> Any:
+    if is_switch(box):
         return "on" if value else "off"
-    is_itself = isinstance(value, str) or (isinstance(value, int | float) and kind is not str)
+    is_itself = isinstance(value, str) or (isinstance(value, int | float) and box["type"] != "string")
     return value if is_itself else str(yaml.safe_dump(value)).strip()
 
 
@@ -78,21 +83,6 @@ class Mine:
 """
 
 
-def schema_boxes() -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Path and schema of every box, as the UI gets them."""
-    schema = Settings.model_json_schema()
-
-    def below(section: dict[str, Any], prefix: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-        for name, box in section["properties"].items():
-            inner = schema["$defs"].get(str(box.get("$ref", "")).rpartition("/")[2], {})
-            if "properties" in inner:
-                yield from below(inner, (*prefix, name))
-            else:
-                yield (*prefix, name), box
-
-    return below(schema, ())
-
-
 def test_an_untouched_form_changes_nothing() -> None:
     assert as_overrides(Settings()) == []
     assert Settings().model_dump(mode="json") == {}
@@ -100,16 +90,16 @@ def test_an_untouched_form_changes_nothing() -> None:
 
 def test_the_form_has_no_checkbox_and_no_empty_choice() -> None:
     """Prefect's UI sends `false` for a checkbox that nobody touched, and the default of a section for `None`."""
-    schema = json.dumps(Settings.model_json_schema())
+    schema = json.dumps(SCHEMA)
     assert '"boolean"' not in schema
     assert '"null"' not in schema
     assert '"default"' not in schema
 
 
-@pytest.mark.parametrize(("path", "kind"), LEAVES, ids=[".".join(path) for path, _ in LEAVES])
-def test_one_field_means_what_the_override_means(path: tuple[str, ...], kind: Any) -> None:
-    value = other_value(path, kind)
-    form = Settings.model_validate(nested(path, on_the_form(kind, value)))
+@pytest.mark.parametrize("path", BOXES, ids=".".join)
+def test_one_field_means_what_the_override_means(path: tuple[str, ...]) -> None:
+    value = other_value(path, BOXES[path])
+    form = Settings.model_validate(nested(path, on_the_form(BOXES[path], value)))
     assert resolved(as_overrides(form)) == resolved([f"{'.'.join(path)}={json.dumps(value)}"])
 
 
@@ -117,7 +107,7 @@ def test_a_box_that_is_read_as_yaml_says_so() -> None:
     """Settings of an extension, a list and a number per bucket are text boxes: nothing said how to fill them in."""
     written = {
         ".".join(path): box["description"].partition("As YAML: ")[2].partition(".")[0]
-        for path, box in schema_boxes()
+        for path, box in BOXES.items()
         if "As YAML: " in box["description"]
     }
     settings = {f"{kind.section}.settings" for kind in KINDS}
@@ -132,8 +122,8 @@ def test_a_box_that_is_read_as_yaml_says_so() -> None:
 
 def test_the_form_says_what_a_setting_is_by_default_and_nothing_where_there_is_nothing_to_say() -> None:
     """Under each section stood "None"."""
-    assert '"None' not in json.dumps(Settings.model_json_schema())
-    described = {".".join(path): box["description"] for path, box in schema_boxes()}
+    assert '"None' not in json.dumps(SCHEMA)
+    described = {".".join(path): box["description"] for path, box in BOXES.items()}
     assert described["rollout.n"].endswith(
         f"By default {Config.model_fields['rollout'].annotation.model_fields['n'].default}."
     )
@@ -152,3 +142,11 @@ def test_settings_of_an_extension_on_the_form_are_checked_and_filled_in(tmp_path
 
 def test_an_emptied_box_is_open() -> None:
     assert as_overrides(Settings.model_validate({"model": {"path": ""}})) == []
+
+
+def test_the_description_says_what_each_profile_sets_beside_the_defaults() -> None:
+    """The form opens with open fields whichever profile is chosen."""
+    told = dict(line.removeprefix("- **").split("**: ") for line in describe_profiles().splitlines())
+    assert list(told) == PROFILES
+    assert f"`train.steps={load('tiny-math').train.steps}`" in told["tiny-math"]
+    assert "learner.max_grad_norm" not in told["tiny-math"]  # as by default

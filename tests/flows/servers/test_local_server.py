@@ -12,7 +12,6 @@ import psutil
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.prefect_client import impatient_client
 from flows.servers.local_server import LocalServer, ServerError, local_api
 from tests.short_runs import REPOSITORY
 
@@ -81,21 +80,3 @@ def test_a_failed_start_says_why(
     server.stop()
     assert "it said nothing" not in str(told.value)
     assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.slow
-def test_a_proxy_and_files_of_the_users_do_not_keep_it_from_starting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """math.py beside the user was imported by the server; its address was asked for at the proxy, for 120 s."""
-    for name in ("math", "flows", "rewards", "logging"):
-        (tmp_path / f"{name}.py").write_text("raise ImportError('shadowed')")
-    monkeypatch.chdir(tmp_path)
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-    server = LocalServer()
-    try:
-        with server.connected(), impatient_client() as client:
-            assert client.api_version()
-    finally:
-        server.stop()

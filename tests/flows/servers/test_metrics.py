@@ -1,7 +1,5 @@
 """What monitoring reports of runs in training, and of servers that are down."""
 
-import http.server
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,36 +10,13 @@ import pytest
 from ares.store.store import RunStore
 from flows.servers.metrics import MetricsError, RunCollector, serve
 from tests.ares.store_builders import commit
-
-
-class Answers(http.server.BaseHTTPRequestHandler):
-    """A server that is well, with two runs in its queue."""
-
-    def do_GET(self) -> None:
-        without_protection = "/csrf-token" in self.path
-        self._answer(b"{}" if without_protection else b"true", 404 if without_protection else 200)
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self._answer(b"2")
-
-    def _answer(self, content: bytes, status: int = 200) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Nobody reads it."""
+from tests.prefect_server import stub
 
 
 @pytest.fixture
 def well() -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    with stub(queued=2) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 AWAY = "http://127.0.0.1:9"
@@ -61,7 +36,7 @@ def a_run(runs: Path, name: str, age: float) -> RunStore:
 
 def test_a_run_in_training_is_reported_and_others_are_not(tmp_path: Path, well: str) -> None:
     a_run(tmp_path, "finished", 10)
-    server = serve(RunCollector(tmp_path, well, {"Prefect": well, "MLflow": AWAY}), "127.0.0.1", 0)
+    server = serve(RunCollector(tmp_path, well, {"Prefect": well, "MLflow": AWAY}), 0)
     address = f"http://127.0.0.1:{server.server_address[1]}"
     with a_run(tmp_path, "first", 1000).lock():
         text = httpx.get(f"{address}/metrics").text
@@ -78,11 +53,11 @@ def test_a_run_in_training_is_reported_and_others_are_not(tmp_path: Path, well: 
 
 @pytest.mark.parametrize("is_well", [True, False])
 def test_health_is_that_of_the_servers(tmp_path: Path, well: str, is_well: bool) -> None:
-    server = serve(RunCollector(tmp_path, None, {"Prefect": well if is_well else AWAY}), "127.0.0.1", 0)
+    server = serve(RunCollector(tmp_path, AWAY, {"Prefect": well if is_well else AWAY}), 0)
     answer = httpx.get(f"http://127.0.0.1:{server.server_address[1]}/health")
     assert (answer.status_code, answer.text) == (
         (200, "Prefect: ok\n") if is_well else (503, "Prefect: no answer\n")
     )  # fmt: skip
     with pytest.raises(MetricsError, match="is taken"):
-        serve(RunCollector(tmp_path, None, {}), "127.0.0.1", int(server.server_address[1]))
+        serve(RunCollector(tmp_path, AWAY, {}), int(server.server_address[1]))
     server.shutdown()

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.servers.deployment import register
 from flows.servers.local_server import LocalServer
 from flows.servers.metrics import RunCollector
+from tests.prefect_server import call_api
 
 pytestmark = pytest.mark.slow
 
@@ -25,13 +25,7 @@ class Server:
         self.url, self.database = url, database
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        for _ in range(20):
-            answer = httpx.request(method, f"{self.url}/{path}", json=body, timeout=30)
-            if answer.status_code != 503:  # SQLite is busy
-                break
-            time.sleep(0.5)
-        assert answer.status_code < 300, answer.text
-        return answer.json() if answer.content else None
+        return call_api(self.url, method, path, body)
 
     def flow_run(self, name: str, state: str, parent: str | None = None) -> str:
         """A flow run in a state, below a task run."""
@@ -103,6 +97,6 @@ def test_the_schedule_is_registered_once_and_stays_paused_and_its_days_to_come_w
     to_come = {"type": "SCHEDULED", "state_details": {"scheduled_time": tomorrow}}
     server.call("POST", f"{path}/create_flow_run", {"state": to_come})
     collector = RunCollector(tmp_path, server.url, {})
-    assert collector._queued() == 0.0
+    assert collector.queued() == 0.0
     server.call("POST", f"{path}/create_flow_run", {"state": {"type": "SCHEDULED"}})
-    assert collector._queued() == 1.0
+    assert collector.queued() == 1.0

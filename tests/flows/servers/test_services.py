@@ -7,14 +7,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ares.store import held
 from flows.servers import service
-from flows.servers.services import RESTART_SECONDS, Ports, ServiceError, Services, end_services
+from flows.servers.services import ServiceError, Services, end_services
 from tests.prefect_server import free_port
 from tests.short_runs import REPOSITORY
 
@@ -44,31 +44,22 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-class StandIns(Services):
-    """Services of a test: MLflow alone."""
-
-    def _command(self, name: str) -> list[str]:
-        return ["stand_in", str(self.ports.mlflow)]
+def stand_ins(*command: str) -> tuple[Services, list[str]]:
+    """Services that are all this command, and what they say."""
+    said: list[str] = []
+    services = Services(free_port(), free_port(), said.append)
+    services.commands = {name: [*command] for name in services.commands}
+    (services.directory / "logs").mkdir(parents=True)
+    return services, said
 
 
 @pytest.fixture
 def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of modules that services find; it holds one, `stand_in`."""
+    """A folder of runs, and of modules that services find; it holds one, `stand_in`."""
     (tmp_path / "stand_in.py").write_text(LISTENS_IN_A_CHILD)
     monkeypatch.syspath_prepend(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def up(importable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[StandIns, list[str]]]:
     monkeypatch.setenv("ARES_RUNS", str(tmp_path))
-    said: list[str] = []
-    services = StandIns(Ports(free_port(), free_port()), 1, said.append)
-    (services.directory / "logs").mkdir(parents=True)
-    services.start("MLflow")
-    until(lambda: listens(services.ports.mlflow))
-    yield services, said
-    services.stop()
+    return tmp_path
 
 
 def kill(service: subprocess.Popen[bytes]) -> None:
@@ -76,25 +67,23 @@ def kill(service: subprocess.Popen[bytes]) -> None:
     until(lambda: service.poll() is not None)
 
 
-def test_what_a_killed_service_leaves_behind_gives_its_port_back(up: tuple[StandIns, list[str]]) -> None:
-    running, said = up
-    killed = running.processes["MLflow"]
-    kill(killed)
-    assert listens(running.ports.mlflow)  # the child
-    running.look_after("MLflow", time.monotonic())
-    assert "exit code -9" in said[0]
-    assert running.processes["MLflow"].pid != killed.pid
-    until(lambda: listens(running.ports.mlflow))
-
-
-def test_one_that_dies_again_and_again_waits_and_ends_nothing_else(up: tuple[StandIns, list[str]]) -> None:
-    running, said = up
-    for second, times in ((0.0, 1), (1.0, 1), (RESTART_SECONDS, 2)):
-        if running.processes["MLflow"].poll() is None:
-            kill(running.processes["MLflow"])
-        running.look_after("MLflow", second)
-        assert len(said) == times
-    assert running.processes["MLflow"].poll() is None
+def test_what_a_killed_service_leaves_behind_gives_its_port_back(importable: Path) -> None:
+    port = free_port()
+    services, said = stand_ins("stand_in", str(port))
+    services.start("MLflow")
+    try:
+        until(lambda: listens(port))
+        services.restart_dead()
+        assert said == []
+        killed = services.processes["MLflow"]
+        kill(killed)
+        assert listens(port)  # the child
+        services.restart_dead()
+        assert "exit code -9" in said[0]
+        assert services.processes["MLflow"].pid != killed.pid
+        until(lambda: listens(port))
+    finally:
+        services.stop()
 
 
 def test_a_service_and_what_it_started_end_with_an_ares_up_that_is_killed(importable: Path) -> None:
@@ -121,24 +110,16 @@ time.sleep(600)
 """
 
 
-def test_servers_are_asked_to_end_at_the_same_time(
-    importable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_servers_are_asked_to_end_at_the_same_time(importable: Path) -> None:
     """Each ends only once both were asked: asked one after the other, they would have to be killed."""
-
-    class Waiting(Services):
-        def _command(self, name: str) -> list[str]:
-            return ["waits", str(tmp_path / "told")]
-
-    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
     (importable / "waits.py").write_text(WAITS_FOR_THE_OTHER)
-    running = Waiting(Ports(free_port(), free_port()), 1, print)
-    (running.directory / "logs").mkdir(parents=True)
+    services, _ = stand_ins("waits", str(importable / "told"))
     for name in ("MLflow", "Prefect"):
-        running.start(name)
-        until(lambda name=name: (running.directory / "logs" / f"{name.lower()}.log").read_text() == "up\n")  # type: ignore[misc]
-    processes = list(running.processes.values())
-    running.stop()
+        services.start(name)
+    logs = services.directory / "logs"
+    until(lambda: all((logs / f"{name}.log").read_text() == "up\n" for name in ("mlflow", "prefect")))
+    processes = list(services.processes.values())
+    services.stop()
     assert [process.returncode for process in processes] == [0, 0]
 
 
@@ -154,7 +135,7 @@ def test_ares_up_is_running_while_it_holds_the_directory(tmp_path: Path, monkeyp
         assert other.poll() is None
         with held(tmp_path / ".services"):
             refused = pytest.raises(ServiceError, match=rf"running already \(pid {other.pid}\)")
-            with refused, Services(Ports(1, 2), 1, print):
+            with refused, Services(1, 2, print).running(1, None):
                 pass
             monkeypatch.setattr(service, "STOP_SECONDS", 0.01)
             with pytest.raises(ServiceError, match="does not end"):
