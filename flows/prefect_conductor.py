@@ -153,14 +153,14 @@ class PrefectConductor(Conductor):
                     self._try(client, about, request)
                 if time.monotonic() - looked > LOOK_SECONDS:
                     looked = time.monotonic()
-                    self._try(client, "whether the run was suspended", self._look)
+                    self._try(client, "whether the run was suspended", self._look, logging.DEBUG)  # it is asked again
 
-    def _try(self, client: SyncPrefectClient, about: str, request: Request) -> None:
+    def _try(self, client: SyncPrefectClient, about: str, request: Request, level: int = logging.WARNING) -> None:
         try:
             request(client)
         except Exception as error:  # noqa: BLE001 - it is logged; the run directory is the truth
             reason = str(error) or type(error).__name__  # a timeout has no text
-            logger.warning("Prefect's server is away, and not told %s: %s; the run continues", about, reason)
+            logger.log(level, "Prefect's server is away, and not told %s: %s; the run continues", about, reason)
 
     def _tag(self, client: SyncPrefectClient) -> None:
         tags = client.read_flow_run(self._run_id).tags

@@ -98,27 +98,23 @@ class Cluster(Workers):
         if self._placement is None and uses_gpus(self.config, available):
             self._placement = ray.util.placement_group(bundles(self.config), strategy="PACK")
 
-    def _start_learner(self) -> LearnerGroup:
-        settings, directory = self.config.model_dump(mode="json"), self.store.address
+    def _make(self, role: str, actor: type, *given: tuple[Any, ...]) -> list[Any]:
+        """Start the actors of a role, with these arguments for each."""
         actors = [
-            ray.remote(LearnerActor)
-            .options(**actor_options(self.config, "learner", rank, self._placement))
-            .remote(settings, directory, rank, self.store.writer)
-            for rank in range(self.config.learner.ranks)
+            ray.remote(actor).options(**actor_options(self.config, role, number, self._placement)).remote(*each)
+            for number, each in enumerate(given)
         ]
-        self._roles |= dict.fromkeys(map(name_of, actors), "learner")
-        return LearnerGroup(actors, self._patience)
+        self._roles |= dict.fromkeys(map(name_of, actors), role)
+        return actors
+
+    def _start_learner(self) -> LearnerGroup:
+        of_all = self.config.model_dump(mode="json"), self.store.address
+        of_each = [(*of_all, rank, self.store.writer) for rank in range(self.config.learner.ranks)]
+        return LearnerGroup(self._make("learner", LearnerActor, *of_each), self._patience)
 
     def _start_engine(self) -> EngineGroup:
-        settings = self.sampling.model_dump(mode="json")
-        actors = [
-            ray.remote(EngineActor)
-            .options(**actor_options(self.config, "engine", number, self._placement))
-            .remote(settings)
-            for number in range(self.config.rollout.engines)
-        ]
-        self._roles |= dict.fromkeys(map(name_of, actors), "engine")
-        return EngineGroup(actors, self._patience)
+        of_each = [(self.sampling.model_dump(mode="json"),)] * self.config.rollout.engines
+        return EngineGroup(self._make("engine", EngineActor, *of_each), self._patience)
 
     async def _leave_dead_ray(self) -> None:
         async with self._leaving:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.command import Overrides, completed, console, next_step, starting
+from flows.cli.command import Overrides, completed, console, next_step
 from flows.cli.logs import keep_in
 
 
@@ -23,7 +23,9 @@ def ablate(
     if dry_run:
         _list_children(ablation, overrides, name, parallel)
         return
-    with starting() as server:
+    from flows.servers.local_server import local_api
+
+    with local_api() as server:  # it starts while libraries load and input is read
         from flows.ablate import prepare
         from flows.deployed import ares_ablate
 

@@ -5,8 +5,8 @@ reports it).
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -50,18 +50,6 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
         table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(title, style=style, markup=False)
     console.print(table)
-
-
-@contextmanager
-def starting() -> Iterator["LocalServer | None"]:
-    """Wraps a command that runs flows, from its first import; yields its server, or None if another one is named.
-
-    The server starts while libraries load and input is read.
-    """
-    from flows.servers.local_server import local_api
-
-    with local_api() as server:
-        yield server
 
 
 class ServerLost(UserError, RuntimeError):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.command import Overrides, completed, console, errors, next_step, show_table, starting
+from flows.cli.command import Overrides, completed, console, errors, next_step, show_table
 from flows.cli.completion import profile_names, run_names, suite_names
 from flows.cli.logs import keep_in
 
@@ -55,7 +55,9 @@ def evaluate(
             from ares.config import ConfigError
 
             raise ConfigError(f"an evaluation does not read {name}: give it {option}")
-    with starting() as server:
+    from flows.servers.local_server import local_api
+
+    with local_api() as server:  # it starts while libraries load and input is read
         from pydantic import ValidationError
 
         from ares.cluster import Cluster, check_cluster

@@ -30,7 +30,6 @@ from flows.cli.command import (
     console,
     errors,
     next_step,
-    starting,
 )
 from flows.cli.completion import profile_names, run_names
 from flows.cli.data import app as data_app
@@ -225,7 +224,9 @@ def _train(
             errors.print(f"stopped; {resumes}")
             raise typer.Exit(130) from None
     else:
-        with starting() as server:
+        from flows.servers.local_server import local_api
+
+        with local_api() as server:  # it starts while libraries load and input is read
             from ares.cluster import Cluster, check_cluster
             from flows.start import open_run, train_in_flow
 

@@ -50,11 +50,18 @@ def within_a_flow(body: Body, flow_run: UUID | None = None) -> UUID:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PREFECT__FLOW_RUN_ID", str(flow_run))
-        asyncio.run(conducted())
-    for thread in threading.enumerate():  # on a slow machine one goes on sending after END_SECONDS, into the next test
+        try:
+            asyncio.run(conducted())
+        finally:
+            wait_for_records()
+    return flow_run
+
+
+def wait_for_records() -> None:
+    """On a slow machine the thread goes on sending after END_SECONDS, into the next test."""
+    for thread in threading.enumerate():
         if thread.name == "prefect-records":
             thread.join(60)
-    return flow_run
 
 
 @flow
@@ -94,10 +101,21 @@ def failing(error: BaseException) -> Callable[[], Awaitable[None]]:
     return fail
 
 
-def test_each_step_is_a_flow_run_and_each_phase_a_task_run_of_it() -> None:
+def test_each_step_is_a_flow_run_and_each_phase_a_task_run_of_it_however_often_it_is_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ares.runs.conductor.RETRY_SECONDS", 0.0)
+    tried: list[int] = []
+
+    async def unlucky() -> str:
+        tried.append(1)
+        if len(tried) < 3:
+            raise RuntimeError("the judge is down")
+        return "rows"
+
     async def body(conductor: PrefectConductor) -> None:
         async def work() -> None:
-            assert await conductor.phase("rollout 0", lambda: asyncio.sleep(0, "rows"), 0) == "rows"
+            assert await conductor.phase("rollout 0", unlucky, 2) == "rows"
             await conductor.phase("update", nothing, 0)
 
         await conductor.step("first step-000001", 1, work)
@@ -115,22 +133,6 @@ def test_each_step_is_a_flow_run_and_each_phase_a_task_run_of_it() -> None:
     assert ("score", "Completed") in names_and_states(phases_of(parent))
 
 
-def test_a_phase_is_tried_again_in_its_task_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.runs.conductor.RETRY_SECONDS", 0.0)
-    tried: list[int] = []
-
-    async def unlucky() -> int:
-        tried.append(1)
-        if len(tried) < 3:
-            raise RuntimeError("the judge is down")
-        return len(tried)
-
-    async def body(conductor: PrefectConductor) -> None:
-        assert await conductor.phase("score", unlucky, 2) == 3
-
-    assert names_and_states(phases_of(within_a_flow(body))) == [("score", "Completed")]
-
-
 def test_a_retried_run_runs_another_step_in_the_place_of_a_finished_one() -> None:
     """Prefect would return the result of the child that finished in its place."""
 
@@ -141,8 +143,10 @@ def test_a_retried_run_runs_another_step_in_the_place_of_a_finished_one() -> Non
     assert names_and_states(steps_of(run)) == [("step-000001", "Completed"), ("step-000002", "Completed")]
 
 
-@pytest.mark.parametrize("error", [ValueError("wrong"), httpx.ConnectError("the judge's line is dead")])
-def test_an_error_passes_through_and_fails_its_phase_and_step(error: Exception) -> None:
+def test_an_error_passes_through_and_fails_its_phase_and_step() -> None:
+    """One of a connection, too: it is not Prefect's."""
+    error = httpx.ConnectError("the judge's line is dead")
+
     async def body(conductor: PrefectConductor) -> None:
         with pytest.raises(type(error)):
             await conductor.step("step-000001", 1, lambda: conductor.phase("score", failing(error), 0))
@@ -153,15 +157,18 @@ def test_an_error_passes_through_and_fails_its_phase_and_step(error: Exception) 
 
 
 @pytest.mark.parametrize("part", ["step", "phase"])
-def test_a_suspended_run_leaves_at_its_next_step_or_phase_and_may_be_resumed_for_ever(part: str) -> None:
+def test_a_suspended_run_leaves_at_its_next_step_or_phase_and_may_be_resumed_for_ever(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The UI's Suspend allows 300 s for Resume; then the run ended as failed."""
+    monkeypatch.setattr(prefect_conductor, "LOOK_SECONDS", 0.1)
     suspended: list[UUID] = []
 
     async def body(conductor: PrefectConductor) -> None:
         async def phases() -> None:
             while part == "phase":
-                await conductor.phase("rollout", lambda: asyncio.sleep(0.05), 0)
-            await asyncio.sleep(0.05)
+                await conductor.phase("rollout", lambda: asyncio.sleep(0.3), 0)
+            await asyncio.sleep(0.3)  # the server keeps up
 
         suspended.append(UUID(str(runtime.flow_run.id)))
         set_state(suspended[0], Suspended(timeout_seconds=60))
@@ -252,12 +259,11 @@ def test_no_step_waits_for_prefect(monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("error", [httpx.ReadTimeout("too slow"), RuntimeError("a bug of the client")])
 def test_what_cannot_be_sent_is_reported_and_ends_nothing(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*arguments: Any, **named: Any) -> None:
-        raise error
+        raise RuntimeError("a bug of the client")
 
     monkeypatch.setattr(SyncPrefectClient, "set_flow_run_state", fail)
 
@@ -267,7 +273,7 @@ def test_what_cannot_be_sent_is_reported_and_ends_nothing(
             await conductor.step("step-000002", 2, nothing)
 
     within_a_flow(body)
-    assert f"not told how step-000001 ended: {error}; the run continues" in caplog.text
+    assert "not told how step-000001 ended: a bug of the client; the run continues" in caplog.text
 
 
 def test_a_server_that_is_down_is_reported_and_the_work_is_done(caplog: pytest.LogCaptureFixture) -> None:
@@ -289,6 +295,7 @@ def test_a_server_that_is_down_is_reported_and_the_work_is_done(caplog: pytest.L
     away = "Prefect's server is away, and not told of step-000001: [Errno 111] Connection refused; the run continues"
     assert caplog.text.count(away) == 1
     assert "update" not in caplog.text  # one warning a step
+    assert "suspended" not in caplog.text  # which is asked every second
 
 
 def test_a_second_sigterm_does_not_interrupt_the_clean_up() -> None:
