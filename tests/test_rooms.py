@@ -34,10 +34,14 @@ FILES = sorted(path for room in BELOW for path in (REPOSITORY / room).rglob("*.p
 
 
 @functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def nodes(path: Path) -> list[ast.AST]:
     """All of a file's syntax tree that imports something."""
-    tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    return [node for node in tree if isinstance(node, ast.Import | ast.ImportFrom)]
+    return [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:
@@ -63,8 +67,8 @@ def modules(path: Path) -> Iterator[str]:
 
 def for_types(path: Path) -> set[str]:
     """Modules that a file imports for its annotations alone."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    blocks = [node for node in parsed(path).body
+              if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]  # fmt: skip
     return {str(node.module) for block in blocks for node in ast.walk(block) if isinstance(node, ast.ImportFrom)}
 
 
@@ -171,9 +175,10 @@ def test_packages_are_imported_by_their_face() -> None:
 def test_modules_of_a_package_import_each_other_without_a_circle() -> None:
     for package in PACKAGES:
         stems = {path.stem: path for path in (REPOSITORY / "ares" / package).glob("*.py") if path.stem != "__init__"}
+        needed_by = {stem: {*modules(path)} - for_types(path) for stem, path in stems.items()}
         beneath = {
-            stem: {other for other in stems if f"ares.{package}.{other}" in {*modules(path)} - for_types(path)} - {stem}
-            for stem, path in stems.items()
+            stem: {other for other in stems if f"ares.{package}.{other}" in needed} - {stem}
+            for stem, needed in needed_by.items()
         }
         while free := [stem for stem, needed in beneath.items() if not needed]:
             beneath = {stem: needed - set(free) for stem, needed in beneath.items() if stem not in free}

@@ -1,6 +1,8 @@
-"""A masked-diffusion run through the real command line: sandbox verdicts, buckets from denoising entropies, resume."""
+"""A masked-diffusion run through the real command line: sandbox verdicts, buckets from denoising entropies.
 
-import signal
+Not covered: its resume (tests/resume/test_kill_anywhere.py).
+"""
+
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +11,6 @@ import pytest
 
 from ares.store.store import RunStore
 from tests import short_runs
-from tests.short_runs import assert_same
 
 pytestmark = pytest.mark.slow
 SHORTER = [
@@ -43,10 +44,3 @@ def test_a_masked_diffusion_model_goes_through_the_same_steps(diffusion_runs: Pa
     assert 0 <= metrics["val/few_steps/accuracy"] <= 1
     assert len(store.read_rows(commit.artifacts["evaluation"])) == 16  # in as many passes as in training
     assert {name for name in metrics if name.startswith("bucket/")} >= {"bucket/hard/target", "bucket/hard/alpha"}
-
-
-def test_killed_and_restarted_it_ends_bit_identical(diffusion_runs: Path) -> None:
-    for moment in ("1:rollout:inside", "2:experience:after", "2:update:inside"):
-        assert train(diffusion_runs, "killed", *SHORTER, kill_at=moment) == -signal.SIGKILL, f"{moment} never came"
-    assert train(diffusion_runs, "killed", *SHORTER) == 0
-    assert_same(diffusion_runs, "whole", "killed")

@@ -1,4 +1,6 @@
-"""Runs with a user's own rewards: their parts are stored, shown and logged; a mistake leaves nothing behind."""
+"""Runs with a user's own rewards: their parts are stored, shown and logged; a mistake leaves nothing behind; a problem
+that none can grade is left out.
+"""
 
 import json
 from pathlib import Path
@@ -16,6 +18,9 @@ def right(completions, answer, **columns):
 def brief(completions, completion_ids, trainer_state, **columns):
     assert trainer_state.global_step in (0, 1, 2)
     return [None if len(ids) > 60 else 5.0 - len(ids) / 10 for ids in completion_ids]
+
+def parity(completions, **columns):
+    return [None if name == 'train-0003' else float(len(text) % 2) for name, text in zip(columns['id'], completions)]
 
 def compute_score(data_source, solution_str, ground_truth, extra_info):
     right = f"boxed{{{ground_truth}}}" in solution_str
@@ -83,3 +88,20 @@ def test_a_dict_of_verls_and_a_threshold_in_training_and_evaluation(tmp_path: Pa
     assert ended.returncode == 0, ended.stderr
     estimates = json.loads((tmp_path / "eval" / "summary.json").read_text())["estimates"]
     assert estimates["score"]["value"] == pytest.approx(2 * estimates["pass@1"]["value"] - 1)
+
+
+@pytest.mark.slow
+def test_a_problem_without_any_score_is_left_out_and_counted_and_the_run_ends(tmp_path: Path, own: Path) -> None:
+    data = Path("examples/tiny/checkpoints/math/train.jsonl").read_text().splitlines()[:6]
+    (tmp_path / "train.jsonl").write_text("\n".join(data))
+    settings = [f"reward.kind={own}:parity", f"data.train={tmp_path / 'train.jsonl'}", "train.steps=2",
+                "rollout.shard_prompts=1", "reward.max_unscored=0.1", "data.validation=null"]  # fmt: skip
+    assert train(tmp_path, "unscored", *settings) == 0
+    store = RunStore(tmp_path / "unscored")
+    last = store.read_commit(2)
+    assert store.read_commit(0).metrics["bootstrap/unscored"] == 2
+    assert last.state["counters"]["unscored_samples"] > 2
+    assert sum(store.read_commit(step).metrics["reward/unscored_groups"] for step in (1, 2)) > 0
+    samples = store.read_rows(last.artifacts["samples"])
+    assert "train-0003" not in set(samples["id"])
+    assert samples["accuracy"].notna().all()

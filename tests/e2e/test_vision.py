@@ -1,7 +1,6 @@
-"""A vision-language run through the real command line: pictures by reference, inspect, export, eval, resume."""
+"""A vision-language run through the real command line: pictures by reference, inspect, export, eval."""
 
 import json
-import signal
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from ares.data.media import path_of
 from ares.store.store import RunStore
 from tests import short_runs
 from tests.ares.vision_builders import MODEL, image
-from tests.short_runs import ares, assert_same
+from tests.short_runs import ares
 
 pytestmark = pytest.mark.slow
 SHORTER = [
@@ -59,13 +58,6 @@ def test_mlflow_has_the_pictures_of_the_samples(vision_runs: Path) -> None:
     client = MlflowClient(tracking_uri=f"sqlite:///{vision_runs / 'mlflow.db'}")
     run_id = json.loads((vision_runs / "whole" / "run.json").read_text())["mlflow_run_id"]
     assert len(client.list_artifacts(run_id, "images")) > 4
-
-
-def test_killed_and_restarted_it_ends_bit_identical(vision_runs: Path) -> None:
-    for moment in ("1:rollout:inside", "2:experience:after", "2:update:inside"):
-        assert train(vision_runs, "killed", *SHORTER, kill_at=moment) == -signal.SIGKILL, f"{moment} never came"
-    assert train(vision_runs, "killed", *SHORTER) == 0
-    assert_same(vision_runs, "whole", "killed")
 
 
 def test_an_exported_run_is_evaluated_on_own_images(vision_runs: Path, tmp_path: Path) -> None:

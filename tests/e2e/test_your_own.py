@@ -15,7 +15,6 @@ import pandas as pd
 import pytest
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from ares.store.store import RunStore
 from tests.ares.builders import tokenizer
 from tests.short_runs import REPOSITORY, ares, commits, told
 
@@ -121,21 +120,6 @@ def test_named_held_out_sets_are_logged_by_name(home: Path) -> None:
         test_every_command_of_the_page_trains("llama", home)
     for commit in commits(home / "runs", "llama"):
         assert {"val/accuracy", "val/easy/accuracy", "val/gsm8k/accuracy"} <= commit.metrics.keys()
-
-
-@pytest.mark.slow
-def test_each_part_of_a_reward_is_in_the_rows_and_logged(home: Path) -> None:
-    if not (home / "runs" / "right-and-brief" / "run.json").exists():
-        test_every_command_of_the_page_trains("right-and-brief", home)
-    _, commit = commits(home / "runs", "right-and-brief")
-    assert {
-        "rewards/right/mean",
-        "rewards/brief/mean",
-        "val/rewards/brief/mean",
-        "reward/score",
-    } <= commit.metrics.keys()
-    rows = RunStore(home / "runs" / "right-and-brief").read_rows(commit.artifacts["samples"])
-    assert rows["reward_score"].tolist() == pytest.approx((rows["score_right"] + 0.1 * rows["score_brief"]).tolist())
 
 
 def test_the_page_has_the_commands_that_are_tested() -> None:

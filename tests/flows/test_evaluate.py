@@ -158,3 +158,5 @@ def test_first_attempts_are_those_of_an_evaluation_without_second_ones(tmp_path:
     summary, alone = attempts(tmp_path / "two", 4, n=2), attempts(tmp_path / "one", 2, turns=1, n=2)
     assert alone["estimates"].items() <= summary["estimates"].items()
     assert alone["error_types"] == summary["error_types"]
+    assert alone["error_types"]["accepted"] == pytest.approx(alone["estimates"]["pass@1"]["value"])
+    assert alone["estimates"]["pass_ratio"]["value"] > alone["estimates"]["pass@1"]["value"]

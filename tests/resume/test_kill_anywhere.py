@@ -1,4 +1,5 @@
-"""Killed at every phase boundary and at random moments inside phases, again and again, on math and on code.
+"""Killed at every phase boundary and at random moments inside phases, again and again, on math and on code; at a few
+moments with a masked-diffusion and a vision-language model.
 
 A run is killed, started again, killed at the next point, and so on to its end; then weights, controllers, chain of
 commits and MLflow history are those of the run that nobody killed. `python -m tests.resume.test_kill_anywhere` prints a
@@ -19,7 +20,9 @@ from tests.short_runs import assert_same, train
 SAMPLED = ["rollout", "score", "experience"]
 STEP = [*SAMPLED, "shape", "update"]
 CODE = ("train.steps=2", "train.checkpoint_every=2", "validation.every=2")
-SETTINGS = {"tiny-math": (), "tiny-code": CODE}
+SETTINGS = {"tiny-math": (), "tiny-code": CODE, "tiny-diffusion": (*CODE, "learner.global_batch_prompts=4"),
+            "tiny-vision": (*CODE, "learner.global_batch_prompts=4")}  # fmt: skip
+FEW = ["1:rollout:inside", "2:experience:after", "2:update:inside"]
 
 
 def boundaries(step: int, phases: list[str]) -> list[str]:
@@ -46,6 +49,8 @@ CHAINS = {
     "code, step 1": ("tiny-code", boundaries(1, STEP)),
     "code, step 2, evaluated, checkpoint": ("tiny-code", boundaries(2, [*STEP, "compare", "evaluate", "checkpoint"])),
     "code, random": ("tiny-code", moments("tiny-code", range(1, 3), 8)),
+    "diffusion": ("tiny-diffusion", FEW),
+    "vision": ("tiny-vision", FEW),
 }
 
 

@@ -1,6 +1,7 @@
 """Which errors of actors are retried, without Ray. With real actors: test_cluster.py."""
 
 import asyncio
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,8 +9,10 @@ from typing import Any, cast
 
 import pandas as pd
 import pytest
+import torch
 from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError, RayTaskError
 
+from ares.cluster.actors import EngineActor
 from ares.cluster.cluster import ATTEMPTS, Cluster
 from ares.cluster.failures import WorkerError
 from ares.cluster.groups import EngineGroup, _all
@@ -155,26 +158,35 @@ def test_who_is_let_go_while_it_is_brought_to_a_version_is_met_as_dead_and_not_a
     assert asyncio.run(cluster._engine_at(0)) is engine
 
 
-def test_on_a_shared_gpu_engines_start_when_the_learner_has_loaded_and_before_it_works(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """vLLM subtracts from its cache what another process takes of the GPU's memory meanwhile (vllm.utils.mem_utils)."""
-    seen: list[str] = []
+def start_stand_ins(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, note: Callable[[str], None]) -> None:
+    """The cluster has no actors, and starts idle ones; each start is noted, and each use of the learner."""
 
     def starts(role: str) -> Any:
         async def started() -> None:
             await asyncio.sleep(0.01)
-            seen.append(f"{role} is up")
+            note(f"{role} is up")
 
         def start(cluster: Cluster) -> Any:
-            seen.append(f"{role} starts")
-            return SimpleNamespace(started=started, load_weights=loaded)
+            note(f"{role} starts")
+            return SimpleNamespace(started=started, load_weights=loaded, kill=lambda: None)
 
         return start
 
     async def weights(cluster: Cluster, version: int) -> None:
         async with cluster._learning:
-            seen.append("the learner works")
+            note("the learner works")
+
+    cluster._learner = cluster._engine = None
+    monkeypatch.setattr(Cluster, "_start_learner", starts("learner"))
+    monkeypatch.setattr(Cluster, "_start_engine", starts("engine"))
+    monkeypatch.setattr(Cluster, "_weights_of", weights)
+
+
+def test_on_a_shared_gpu_engines_start_when_the_learner_has_loaded_and_before_it_works(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM subtracts from its cache what another process takes of the GPU's memory meanwhile (vllm.utils.mem_utils)."""
+    seen: list[str] = []
 
     async def both() -> None:
         async def work() -> None:
@@ -184,10 +196,8 @@ def test_on_a_shared_gpu_engines_start_when_the_learner_has_loaded_and_before_it
 
         await asyncio.gather(cluster._engine_at(0), work())
 
-    cluster._learner, cluster._engine, cluster._placement = None, None, object()
-    monkeypatch.setattr(Cluster, "_start_learner", starts("learner"))
-    monkeypatch.setattr(Cluster, "_start_engine", starts("engine"))
-    monkeypatch.setattr(Cluster, "_weights_of", weights)
+    start_stand_ins(cluster, monkeypatch, seen.append)
+    cluster._placement = object()
     cluster.warm_up()
     asyncio.run(both())
     assert seen[:4] == ["learner starts", "learner is up", "engine starts", "engine is up"]
@@ -198,21 +208,10 @@ def test_engines_that_waited_for_a_learner_that_died_start_on_the_gpus(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the placement group they would have started on no GPU, which ends the run or samples on the CPU."""
-    started: list[tuple[str, Any]] = []
+    placed: dict[str, Any] = {}
 
     def start(cluster: Cluster) -> None:
         cluster._placement = cluster._placement or object()
-
-    def starts(role: str) -> Any:
-        async def ready() -> None: ...
-
-        def start(cluster: Cluster) -> Any:
-            started.append((role, cluster._placement))
-            return SimpleNamespace(started=ready, load_weights=loaded, kill=lambda: None)
-
-        return start
-
-    async def weights(cluster: Cluster, version: int) -> None: ...
 
     async def both() -> None:
         async with cluster._learning:
@@ -221,15 +220,11 @@ def test_engines_that_waited_for_a_learner_that_died_start_on_the_gpus(
             cluster.shut_down()  # what follows a death on shared GPUs
         await sampling
 
-    cluster._learner = cluster._engine = None
+    start_stand_ins(cluster, monkeypatch, lambda what: placed.update({what: cluster._placement}))
     monkeypatch.setattr("ray.util.remove_placement_group", lambda group: None)
     monkeypatch.setattr(Cluster, "_start", start)
-    monkeypatch.setattr(Cluster, "_start_learner", starts("learner"))
-    monkeypatch.setattr(Cluster, "_start_engine", starts("engine"))
-    monkeypatch.setattr(Cluster, "_weights_of", weights)
     asyncio.run(both())
-    assert started == [("learner", cluster._placement), ("engine", cluster._placement)]
-    assert cluster._placement is not None
+    assert placed["learner starts"] is placed["engine starts"] is cluster._placement is not None
 
 
 def sharing_a_gpu(cluster: Cluster) -> list[str]:
@@ -384,14 +379,14 @@ def test_a_death_is_counted_for_whose_it_was_whoever_meets_it(
         asyncio.run(asyncio.wait_for(cluster._persistently("engine", work), 60))
 
 
-def test_work_that_raises_is_not_done_again(tmp_path: Path) -> None:
-    with pytest.raises(WorkerError, match="The engine failed: ValueError: no such layer"):
-        attempts(tmp_path, RayTaskError("f", "f()\nValueError: no such layer", ValueError()))
-
-
-def test_an_error_is_told_where_its_trace_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "errors").write_text("no folder")
-    with pytest.raises(WorkerError, match=r"^The engine failed: ValueError: no such layer \(its trace cannot be writt"):
+@pytest.mark.parametrize("unwritable", [False, True])
+def test_work_that_raises_is_not_done_again_and_told_even_where_its_trace_cannot_be_written(
+    unwritable: bool, tmp_path: Path
+) -> None:
+    if unwritable:
+        (tmp_path / "errors").write_text("no folder")
+    where = "cannot be writt" if unwritable else str(tmp_path / "errors" / "engine.txt")
+    with pytest.raises(WorkerError, match=rf"^The engine failed: ValueError: no such layer \(its trace:? {where}"):
         attempts(tmp_path, RayTaskError("f", "f()\nValueError: no such layer", ValueError()))
 
 
@@ -419,3 +414,18 @@ def test_parts_of_an_answer_are_waited_for_one_by_one_and_a_limit_that_ended_a_w
         asyncio.run(answered(parts=8, then=3.0))
     assert hung.value.actor_id == "ab"
     asyncio.run(answered(parts=0, then=0.6))
+
+
+@pytest.mark.parametrize(("placement", "expected"), [("colocate", ["slept", "freed"]), ("split", ["slept"])])
+def test_an_engine_that_shares_a_gpu_frees_what_torch_has_cached(
+    placement: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The learner does so itself, at the end of every call (tests/gpu/on_separate_device.py)."""
+    seen: list[str] = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: seen.append("freed"))
+    actor: Any = object.__new__(EngineActor)  # its constructor would load a model
+    actor.config = config(f"rollout.placement={placement}")
+    actor.engine = SimpleNamespace(sleep=lambda: seen.append("slept"))
+    actor.sleep()
+    assert seen == expected

@@ -2,20 +2,43 @@
 
 from tests.e2e.wrong_inputs.row import FOLDER, GOOD, MODEL, ROW, ROWS, SOUND, Wrong, run_json
 
+OLD = {"runs/old/run.json": SOUND}
+ALONE = [
+    *((command, "nowhere") for command in (
+        "status nowhere", "inspect nowhere --step 1", "resume nowhere", "export nowhere --out o", "diff nowhere there",
+        "fork nowhere --at 1", "gc nowhere", "eval nowhere", "verify nowhere",
+    )),
+    ("ablate nowhere", "There is no ablation 'nowhere'"),
+    ("report nowhere", "There are no metrics yet: no "),
+    ("report x --out x.pdf", "--out x.pdf: the report is an .html file"),
+    ("settings learnr", "no setting begins with 'learnr' (did you mean learner?)"),
+    ("settings --profile nowhere", "There is no profile 'nowhere'"),
+    ("settings reward.kind=no.py:f", "no Python file no.py"),
+    ("settings learner learner.rl=1", "learner.rl is unknown"),
+    ("new mine --from nowhere", "There is no profile 'nowhere'"),
+    ("new mine --from base", "model is missing"),
+    ("new ../mine --from tiny-math", "cannot be the name of a profile"),
+    ("doctor nowhere", "There is no profile 'nowhere'"),
+    ("train tiny-math rollot.n=1 --dry-run", "rollot is unknown"),
+    ("up --prefect-port 4999 --mlflow-port 4999", "Prefect and MLflow need a port each"),
+    ("up --notify hooks.example/x", "--notify hooks.example/x: an address begins with"),
+    ("down", "ares up"),
+    (f"eval {MODEL}", "Name the problems with --data"),
+    ("eval ../x", "neither a run"),
+]  # fmt: skip
+"""Commands that need no files, and what is said."""
+OF_A_RUN = [
+    ("inspect old --step -1", "no committed step -1"),
+    ("inspect old --step 3", "no committed step 3"),
+    ("fork old --at 3 --run new", "old"),
+    ("fork old --at 1 --phase magic --run new", "--phase magic"),
+    ("eval old --k x", "--k"),
+    ("eval old --n 2 --k 4", "k"),
+]
+"""Commands on a run without a step, and what is said."""
 COMMANDS: dict[str, Wrong] = {
-    **{
-        f"a run that is not there: {command}": Wrong(command, "nowhere")
-        for command in (
-            "status nowhere",
-            "inspect nowhere --step 1",
-            "resume nowhere",
-            "export nowhere --out o",
-            "fork nowhere --at 1",
-            "diff nowhere there",
-            "gc nowhere",
-            "eval nowhere",
-        )
-    },
+    **{command: Wrong(command, told) for command, told in ALONE},
+    **{command: Wrong(command, told, OLD) for command, told in OF_A_RUN},
     **{
         f"gc {option} {amount}": Wrong(
             f"gc {option} {amount}", f"{option} must be 0 or more (got {amount})", {"runs": FOLDER}
@@ -29,110 +52,37 @@ COMMANDS: dict[str, Wrong] = {
         for command in ("status old", "resume old", "export old --out o", "train good.yaml --run old")
         for content in ("[]", "{}", "{", "", "null", '{"config": 7}', b"\xff\xfe")
     },
+    **{
+        f"{command}, of a damaged run": run_json("run.json", f"{command} old", "[")
+        for command in ("verify", "gc", "diff old", "fork --at 1", "eval")
+    },
     "run.json is a directory": run_json("run.json", "status old", FOLDER),
     "settings of another version": run_json(
         "rollout.magic is unknown", "resume old", SOUND | {"config": SOUND["config"] | {"rollout": {"magic": 1}}}
     ),
-    "a step before the first": run_json("no committed step -1", "inspect old --step -1", SOUND),
-    "a step that is not there": run_json("no committed step 3", "inspect old --step 3", SOUND),
-    "a fork of a step that is not there": run_json("old", "fork old --at 3 --run new", SOUND),
-    "a fork of no phase": run_json("--phase magic", "fork old --at 1 --phase magic --run new", SOUND),
-    "an export into a file": Wrong(
-        "export old --out o", "o cannot be written", {"runs/old/run.json": SOUND, "o": "hello"}
-    ),
-    "an export into a full folder": Wrong(
-        "export old --out o", "o is not empty", {"runs/old/run.json": SOUND, "o/x": "hello"}
-    ),
-    "an export beneath a file": Wrong(
-        "export old --out o/x", "o/x cannot be written", {"runs/old/run.json": SOUND, "o": "hello"}
-    ),
-    "no samples": Wrong("eval old --n 0", "--n", {"runs/old/run.json": SOUND}, lines=9),
-    "k that is a word": Wrong(["eval", "old", "--k", "x"], "--k", {"runs/old/run.json": SOUND}),
-    "k above n": Wrong("eval old --n 2 --k 4", "k", {"runs/old/run.json": SOUND}),
-    "an evaluation of nothing": Wrong(f"eval {MODEL}", "Name the problems with --data"),
+    **{
+        f"export --out {out}, {where} is {content!r}": Wrong(f"export old --out {out}", told, OLD | {where: content})
+        for out, where, content, told in (
+            ("o", "o", "hello", "o cannot be written"),
+            ("o", "o/x", "hello", "o is not empty"),
+            ("o/x", "o", "hello", "o/x cannot be written"),
+        )
+    },
+    "no samples": Wrong("eval old --n 0", "--n", OLD, lines=9),
+    "an evaluation of no name": Wrong(["eval", ""], "neither a run"),
     "a step of a model": Wrong(f"eval {MODEL} --step 3 --data r.jsonl", "only a run has steps", {"r.jsonl": [ROW]}),
-    "an ablation that is not there": Wrong("ablate nowhere", "There is no ablation 'nowhere'"),
     "an ablation that is a directory": Wrong("ablate a.yaml", "a.yaml", {"a.yaml": FOLDER}),
     "an ablation that is a list": Wrong("ablate a.yaml", "a.yaml: an ablation is a mapping", {"a.yaml": "[]"}),
-    "an ablation of one variant": Wrong(
-        "ablate a.yaml --dry-run", "variants", {"a.yaml": "name: a\nprofile: tiny-math\nvariants: {x: []}\nseeds: [1]"}
-    ),
-    "an ablation with an unknown key": Wrong(
-        "ablate a.yaml --dry-run",
-        "sedes is unknown (did you mean seeds?)",
-        {"a.yaml": "name: a\nprofile: tiny-math\nvariants: {x: [], y: [learner.lr=1]}\nsedes: [1]\nseeds: [1]"},
-    ),
-    "a variant with an unknown setting": Wrong(
-        "ablate a.yaml --dry-run",
-        "variant 'y': ",
-        {"a.yaml": "name: a\nprofile: tiny-math\nvariants: {x: [], y: [q.z=1]}\nseeds: [1]"},
-    ),
-    "a report of nothing": Wrong("report nowhere", "There are no metrics yet: no "),
-    "a report into another kind of file": Wrong("report x --out x.pdf", "--out x.pdf: the report is an .html file"),
-    "settings that are not there": Wrong("settings learnr", "no setting begins with 'learnr' (did you mean learner?)"),
-    "settings of a profile that is not there": Wrong("settings --profile nowhere", "There is no profile 'nowhere'"),
-    "settings of an extension that is not there": Wrong("settings reward.kind=no.py:f", "no Python file no.py"),
-    "settings with one that is unknown": Wrong("settings learner learner.rl=1", "learner.rl is unknown"),
-    "a new profile from nothing": Wrong("new mine --from nowhere", "There is no profile 'nowhere'"),
-    "a new profile that is there": Wrong("new mine --from tiny-math", "mine.yaml is there already", {"mine.yaml": ""}),
-    "a new profile that is a folder": Wrong(
-        "new mine --from tiny-math", "mine.yaml is there already", {"mine.yaml": FOLDER}
-    ),
-    "a new profile from a part of one": Wrong("new mine --from base", "model is missing"),
-    "a new profile elsewhere": Wrong("new ../mine --from tiny-math", "cannot be the name of a profile"),
-    "a profile for the doctor that is not there": Wrong("doctor nowhere", "There is no profile 'nowhere'"),
-    "a dry run with an unknown setting": Wrong("train tiny-math rollot.n=1 --dry-run", "rollot is unknown"),
-    "services on a port that cannot be": Wrong("up --prefect-port 99999", "65535", lines=9),
-    "services on one port": Wrong("up --prefect-port 4999 --mlflow-port 4999", "Prefect and MLflow need a port each"),
-    "services that tell nobody": Wrong(
-        "up --notify hooks.example/x", "--notify hooks.example/x: an address begins with"
-    ),
-    "services whose runs are a file": Wrong(
-        "up --data f", "f: no folder can be made there: File exists", {"f": "hello"}
-    ),
-    "services that are not there": Wrong("down", "ares up"),
-    **{
-        f"eval {' '.join(given)}": Wrong(
-            ["eval", str(MODEL), "--data", "rows.jsonl", "--profile", "good.yaml", *given], told, GOOD
-        )
-        for told, given in (
-            ("k", ("--k", "-1")),
-            ("temperature", ("--temperature", "inf")),
-            ("temperature", ("--temperature", "nan")),
-            ("max_problems", ("--max-problems", "0")),
-            ("rollot is unknown", ("rollot.n=1",)),
-            ("does not read rollout.n: give it --n", ("rollout.n=4",)),
-        )
-    },
-    "an evaluation of no data": Wrong(f"eval {MODEL} --data no.jsonl --profile good.yaml", "no.jsonl", GOOD),
-    **{
-        f"an evaluation of {what}": Wrong(
-            ["eval", str(MODEL), "--profile", "good.yaml", *given], told, GOOD | {"held.jsonl": ROWS}
-        )
-        for what, told, given in (
-            ("a glob of nothing", "no*.jsonl: there is no such file", ("--data", "no*.jsonl")),
-            ("a kind of file that is not read", "good.yaml: no kind of file that is read", ("--data", "good.yaml")),
-            ("a held-out set that is not named", "aime: neither a file", ("--data", "aime")),
-            (
-                "a held-out set without its column",
-                "column 'q' is missing",
-                ("--data", "own", "data.validation={own: {source: held.jsonl, prompt_key: q}}"),
-            ),
-        )
-    },
-    "an evaluation of an empty folder": Wrong(
-        "eval m --data rows.jsonl --profile good.yaml", "m", GOOD | {"m": FOLDER}
-    ),
-    "an evaluation of no name": Wrong(["eval", ""], "neither a run"),
-    "an evaluation of a path": Wrong("eval ../x", "neither a run"),
-    "an evaluation of a damaged run": run_json("run.json", "eval old", "[]"),
     **{
         f"an ablation whose {what}": Wrong(
-            "ablate a.yaml --dry-run",
-            told,
-            {"a.yaml": f"name: a\nprofile: {name}\nvariants: {{{text}}}\nseeds: {seeds}"},
+            "ablate a.yaml --dry-run", told,
+            {"a.yaml": f"name: a\nprofile: {name}\nvariants: {{{variants}}}\nseeds: {seeds}"},
         )
-        for what, told, name, text, seeds in (
+        for what, told, name, variants, seeds in (
+            ("variant is one", "variants", "tiny-math", "x: []", "[1]"),
+            ("key is unknown", "sedes is unknown (did you mean seeds?)", "tiny-math", "x: [], y: [learner.lr=1]",
+             "[1]\nsedes: [1]"),
+            ("variant has an unknown setting", "variant 'y': ", "tiny-math", "x: [], y: [q.z=1]", "[1]"),
             ("variant is a path", "a.yaml: ", "tiny-math", "a/b: [], y: [learner.lr=1]", "[1]"),
             ("variant is a number", "a.yaml: ", "tiny-math", "1: [], 2: [learner.lr=1]", "[1]"),
             ("override is a number", "a.yaml: ", "tiny-math", "x: [], y: [7]", "[1]"),
@@ -144,9 +94,36 @@ COMMANDS: dict[str, Wrong] = {
             ("seed has no end", "seeds", "tiny-math", "x: [], y: [learner.lr=1]", "[.inf]"),
         )
     },
-    "what is whole of a run that is not there": Wrong("verify nowhere", "nowhere"),
     **{
-        f"{command}, of a damaged run": run_json("run.json", f"{command} old", "[")
-        for command in ("verify", "gc", "diff old", "fork --at 1")
+        f"a new profile that is {content!r}": Wrong(
+            "new mine --from tiny-math", "mine.yaml is there already", {"mine.yaml": content}
+        )
+        for content in ("", FOLDER)
     },
-}
+    "services on a port that cannot be": Wrong("up --prefect-port 99999", "65535", lines=9),
+    "services whose runs are a file": Wrong(
+        "up --data f", "f: no folder can be made there: File exists", {"f": "hello"}
+    ),
+    **{
+        f"eval {' '.join(given)}, {list(files)}": Wrong(
+            ["eval", str(MODEL), "--profile", "good.yaml", "--data", "rows.jsonl", *given], told, GOOD | files
+        )
+        for told, given, files in (
+            ("k", ("--k", "-1"), {}),
+            ("temperature", ("--temperature", "inf"), {}),
+            ("temperature", ("--temperature", "nan"), {}),
+            ("max_problems", ("--max-problems", "0"), {}),
+            ("rollot is unknown", ("rollot.n=1",), {}),
+            ("does not read rollout.n: give it --n", ("rollout.n=4",), {}),
+            ("no.jsonl", ("--data", "no.jsonl"), {}),
+            ("no*.jsonl: there is no such file", ("--data", "no*.jsonl"), {}),
+            ("good.yaml: no kind of file that is read", ("--data", "good.yaml"), {}),
+            ("aime: neither a file", ("--data", "aime"), {}),
+            ("column 'q' is missing", ("--data", "own", "data.validation={own: {source: held.jsonl, prompt_key: q}}"),
+             {"held.jsonl": ROWS}),
+        )
+    },
+    "an evaluation of an empty folder": Wrong(
+        "eval m --data rows.jsonl --profile good.yaml", "m", GOOD | {"m": FOLDER}
+    ),
+}  # fmt: skip

@@ -1,0 +1,91 @@
+"""`ares train`, `status` of all runs, `profiles`, how commands print. Of one run: tests/e2e/test_command_line.py."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ares.config import profile_names, profiles
+from ares.runs import Run
+from ares.store import RunStore
+from flows.cli import command, main
+from tests.ares.builders import config
+from tests.ares.store_builders import commit
+
+
+def test_a_profile_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read twice, it could differ from what was checked."""
+    read: list[str] = []
+    whole = profiles._read
+
+    def counted(profile: str, seen: list[str]) -> Any:
+        read.append(profile)
+        return whole(profile, seen)
+
+    def opened(config: Any, name: str, *more: Any, may_round: bool) -> None:
+        raise RuntimeError(f"{name}: {config.rollout.n}")
+
+    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
+    monkeypatch.setattr(profiles, "_read", counted)
+    monkeypatch.setattr(Run, "open", opened)
+    result = CliRunner().invoke(main.app, ["train", "tiny-math", "--plain", "--run", "one", "rollout.n=3"])
+    assert str(result.exception) == "one: 3"
+    assert read == ["tiny-math", "base"]
+
+
+def test_all_runs_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing name was an error."""
+    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
+    for name, steps in (("begun", 1), ("new", 0)):
+        store = RunStore(tmp_path / name)
+        store.write_run({"config": config("train.steps=4").model_dump(mode="json"), "digests": {}})
+        for step in range(steps):
+            store.write_commit(commit(step, None, state={"counters": {"tokens": 0}, "evaluations": []}))
+    (tmp_path / "mlflow.db").touch()
+    RunStore(tmp_path / "damaged").write_run({})
+    told = CliRunner().invoke(main.app, ["status"], catch_exceptions=False)
+    assert told.stdout.splitlines() == ["begun  stopped  step 0 of 4", "new  new  step 0 of 4"]
+    assert "damaged" in told.stderr
+    as_json = CliRunner().invoke(main.app, ["status", "--json"], catch_exceptions=False).stdout.splitlines()
+    assert [json.loads(line)["run"] for line in as_json] == ["begun", "new"]
+
+
+def test_what_profiles_are_for_is_in_one_column_of_whole_sentences() -> None:
+    *lines, last = CliRunner().invoke(main.app, ["profiles"]).stdout.splitlines()
+    names = profile_names()
+    assert last == "next: ares train NAME, or ares new MINE --from NAME"
+    assert [line.split()[0] for line in lines] == names
+    column = max(map(len, names)) + 2
+    for name, line in zip(names, lines, strict=True):
+        assert line[:column] == name.ljust(column)
+        assert line[column] != " "
+        assert line.endswith(".")
+    (secret,) = [line for line in lines if line.startswith("tiny-code-secret")]  # whose comment has two lines
+    assert secret.endswith("a second one can read it from the failed test, if all but the guess was right.")
+
+
+def test_the_number_of_a_line_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rich turns :100: into an emoji unless it is told not to."""
+    for console in (command.console, command.errors):
+        console.print("rows.jsonl:100: not JSON", markup=False)
+    assert capsys.readouterr() == ("rows.jsonl:100: not JSON\n", "rows.jsonl:100: not JSON\n")
+
+
+def test_an_interrupted_command_leaves_ctrl_c_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pressed again while Ray shuts down, it would end in a traceback from Ray."""
+
+    def interrupted() -> None:
+        raise SystemExit(130)
+
+    monkeypatch.setattr(main, "app", interrupted)
+    monkeypatch.setattr("sys.argv", ["ares", "train", "x"])
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(SystemExit):
+            main.main()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGINT, before)
