@@ -43,23 +43,12 @@ from ares.store import RunStore, StoreError, runs_directory
 from ares.workers import runs_that_fit
 from flows.artifacts import show_report
 from flows.run_log import run_log
+from flows.servers import service
 
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 """Between looks at the running children's commits, for the display and for a bootstrap that another child waits for."""
-CHILD = """
-import sys
-from rewards.child_process import end_with
-end_with(int(sys.argv.pop(1)), code=1)
-from flows.cli.main import main
-main()
-"""
-"""`ares …` in a process that ends with its parent, which is the first argument.
-
-A parent that is asked to stop ends its children itself; one that is killed cannot. The run then ends as if its machine
-had died, and resumes from its last commit.
-"""
 LOGS = "logs"
 """Folder of the children's output, in the ablation's."""
 VERDICTS = "verdicts.sqlite"
@@ -232,7 +221,9 @@ async def train_child(child: Child, parent_run: str, folder: Path) -> None:
     given = {"tracking.parent_run": parent_run, "tracking.tags": tags}
     if child.config.reward.judges_programs:
         given["reward.code.verdicts"] = str((folder / VERDICTS).absolute())
-    command = [sys.executable, "-P", "-c", CHILD, str(os.getpid()), "train", child.profile, *child.overrides,
+    # As a service of this process: if this one is killed, it ends too, and resumes from its last commit.
+    command = [sys.executable, "-P", "-m", service.__name__, str(os.getpid()), "flows.cli", "train", child.profile,
+               *child.overrides,
                *(f"{name}={json.dumps(value)}" for name, value in given.items()), "--run", child.name]  # fmt: skip
     # All share one API: this process's own, or the user's server.
     api = PREFECT_API_URL.value()

@@ -15,7 +15,7 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
 
 
-def end_with(parent: int, code: int = 0) -> None:
+def end_with(parent: int) -> None:
     """In the child: exit as soon as `parent` is gone, even while the main thread is busy.
 
     A parent that is killed cannot stop its children itself.
@@ -24,6 +24,6 @@ def end_with(parent: int, code: int = 0) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
-        os._exit(code)
+        os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
