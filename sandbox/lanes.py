@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox.program import parse
-from sandbox.rule import MODULES, PACKAGES, InProcessOnly, Rule
+from sandbox.rule import MODULES, PACKAGES, Rule
 
 _NEVER_THEIRS = frozenset(
     str.split(
@@ -122,11 +122,9 @@ def _plan(test: _Text, setup: _Text, shadowing: str | None, packages: tuple[str,
     functions = theirs & called
     classes = {name for name in theirs if _is_class(name, name in called)}
     rule = Rule(frozenset(theirs), modules, packages)
-    apart = not (theirs - functions and any(isinstance(node, ast.ClassDef) for node in test.nodes))
-    try:  # a class's body would not find the program's variables
-        rule.check([*setup.nodes, *test.nodes])
-    except InProcessOnly:
-        apart = False
+    apart = rule.sees_through([*setup.nodes, *test.nodes])
+    if theirs - functions and any(isinstance(node, ast.ClassDef) for node in test.nodes):
+        apart = False  # a class's body would not find the program's variables
     return Plan(
         text=test.text,
         apart=apart,

@@ -52,10 +52,6 @@ _SEEN_THROUGH = (
 )
 
 
-class InProcessOnly(Exception):
-    """The test needs the program's own process; the message says why."""
-
-
 class Rule:
     """Reads one text, with its setup."""
 
@@ -71,18 +67,13 @@ class Rule:
         self.asks_for_objects = False
         """Whether it looks at more than plain data have."""
 
-    def check(self, nodes: list[ast.AST]) -> None:
-        """Raise InProcessOnly, saying why, if a text of these nodes cannot run apart from the program."""
+    def sees_through(self, nodes: list[ast.AST]) -> bool:
+        """Whether a text of these nodes can run apart from the program."""
         for _ in range(2):  # a name may be used above the place where it is bound
             for node in nodes:
                 self._note(node)
-        for node in nodes:
-            if not isinstance(node, _SEEN_THROUGH):
-                raise InProcessOnly(f"it has a {type(node).__name__}")
-            check = getattr(self, f"_on_{type(node).__name__}", None)
-            why = check(node) if check is not None else None
-            if why:
-                raise InProcessOnly(why)
+        checks = ((node, getattr(self, f"_on_{type(node).__name__}", None)) for node in nodes)
+        return all(isinstance(node, _SEEN_THROUGH) and (check is None or check(node)) for node, check in checks)
 
     # What names stand for
 
@@ -141,28 +132,30 @@ class Rule:
             node = node.value
         return node.id if isinstance(node, ast.Name) else ""
 
-    # What is not seen through: each says why
+    # Whether each kind of node is seen through
 
-    def _on_Name(self, node: ast.Name) -> str:
+    def _on_Name(self, node: ast.Name) -> bool:
         is_known = node.id in FUNCTIONS | EXCEPTIONS | self._theirs | self._bound | {"__name__"}
-        return "" if is_known or not hasattr(builtins, node.id) or node.id in self._own else f"it uses {node.id}"
+        return is_known or not hasattr(builtins, node.id) or node.id in self._own
 
-    def _on_Attribute(self, node: ast.Attribute) -> str:
-        if self._module_of(node.value):
-            is_sys = self._module_of(node.value) == "sys" and node.attr not in _OF_SYS
-            is_out = is_sys or node.attr in _OUT_OF_REACH or not isinstance(node.ctx, ast.Load)
-            return f"it uses {ast.unparse(node)}" if is_out or node.attr.startswith("_") else ""
-        if not isinstance(node.ctx, ast.Load) and self._root_of(node) in self._imported:
-            return "it changes what it imports"
+    def _on_Attribute(self, node: ast.Attribute) -> bool:
+        is_read = isinstance(node.ctx, ast.Load)
+        module = self._module_of(node.value)
+        if module:
+            is_reached = node.attr in _OF_SYS if module == "sys" else node.attr not in _OUT_OF_REACH
+            return is_read and is_reached and not node.attr.startswith("_")
+        if not is_read and self._root_of(node) in self._imported:  # it would change what it imports
+            return False
         if self._is_own(node.value) and node.attr in _OUT_OF_REACH:
-            return f"it uses .{node.attr}"
+            return False
         if isinstance(node.value, ast.Name) and node.value.id in self._caught and node.attr not in _OF_EXCEPTIONS:
-            return f"it looks at .{node.attr} of an exception"
+            return False
         if node.attr not in _OF_DATA and not self._is_own(node.value) and PACKAGES.isdisjoint(self._packages):
             self.asks_for_objects = True
-        return f"it looks at .{node.attr}" if node.attr.startswith("_") else ""
+        return not node.attr.startswith("_")
 
-    def _on_Call(self, node: ast.Call) -> str:
+    def _on_Call(self, node: ast.Call) -> bool:
+        """Nothing but data may be handed over to the program."""
         function = node.func
         if isinstance(function, ast.Name):
             is_program = function.id not in self._own and function.id not in FUNCTIONS | EXCEPTIONS - self._theirs
@@ -171,53 +164,47 @@ class Rule:
             is_program = not (is_data or self._is_own(function) or self._module_of(function))
         else:
             is_program = not isinstance(function, ast.Lambda)
-        hands_over = is_program and any(map(self._is_own, (*node.args, *node.keywords)))
-        return "it hands over more than data" if hands_over else ""
+        return not (is_program and any(map(self._is_own, (*node.args, *node.keywords))))
 
-    def _on_Compare(self, node: ast.Compare) -> str:
+    def _on_Compare(self, node: ast.Compare) -> bool:
+        """Identities cannot be compared, except with constants."""
         sides = [node.left, *node.comparators]
         constants = [side for side in sides if isinstance(side, ast.Constant) and side.value in (None, True, False)]
         is_identity = any(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops)
-        return "it compares identities" if is_identity and len(constants) < len(sides) - 1 else ""
+        return not is_identity or len(constants) >= len(sides) - 1
 
-    def _on_With(self, node: ast.With) -> str:
-        is_own = all(
-            self._is_own(item.context_expr.func) for item in node.items if isinstance(item.context_expr, ast.Call)
-        )
-        return "" if is_own and all(isinstance(item.context_expr, ast.Call) for item in node.items) else "it has a with"
+    def _on_With(self, node: ast.With) -> bool:
+        contexts = [item.context_expr for item in node.items]
+        return all(isinstance(context, ast.Call) and self._is_own(context.func) for context in contexts)
 
-    def _on_ExceptHandler(self, node: ast.ExceptHandler) -> str:
+    def _on_ExceptHandler(self, node: ast.ExceptHandler) -> bool:
+        """The program's own exceptions cannot be caught."""
         kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type] if node.type else []
-        is_known = all(isinstance(kind, ast.Name) and kind.id in EXCEPTIONS - self._theirs for kind in kinds)
-        return "" if is_known else "it catches the program's exceptions"
+        return all(isinstance(kind, ast.Name) and kind.id in EXCEPTIONS - self._theirs for kind in kinds)
 
-    def _on_FunctionDef(self, node: ast.FunctionDef) -> str:
-        return "it has a decorator" if node.decorator_list else ""
+    def _on_FunctionDef(self, node: ast.FunctionDef) -> bool:
+        return not node.decorator_list
 
-    def _on_ClassDef(self, node: ast.ClassDef) -> str:
+    def _on_ClassDef(self, node: ast.ClassDef) -> bool:
         is_own = all(self._is_own(base) or self._module_of(base) for base in node.bases)
-        return "" if is_own and not node.decorator_list and not node.keywords else "it has a class of another"
+        return is_own and not node.decorator_list and not node.keywords
 
-    def _on_Delete(self, node: ast.Delete) -> str:
-        return "it deletes names" if any(isinstance(target, ast.Name) for target in node.targets) else ""
+    def _on_Delete(self, node: ast.Delete) -> bool:
+        return not any(isinstance(target, ast.Name) for target in node.targets)
 
-    def _on_comprehension(self, node: ast.comprehension) -> str:
-        return "it is asynchronous" if node.is_async else ""
+    def _on_comprehension(self, node: ast.comprehension) -> bool:
+        return not node.is_async
 
-    def _on_Import(self, node: ast.Import) -> str:
-        return next((why for alias in node.names if (why := self._why_not(alias.name))), "")
+    def _on_Import(self, node: ast.Import) -> bool:
+        return all(self._may_import(alias.name) for alias in node.names)
 
-    def _on_ImportFrom(self, node: ast.ImportFrom) -> str:
+    def _on_ImportFrom(self, node: ast.ImportFrom) -> bool:
         is_out = any(alias.name in _OUT_OF_REACH for alias in node.names)
         is_open = node.names[0].name == "*" and str(node.module).partition(".")[0] in self._packages
-        return (
-            f"it imports from {node.module}"
-            if is_out or is_open or node.module == "sys"
-            else self._why_not(str(node.module))
-        )
+        return not (is_out or is_open or node.module == "sys") and self._may_import(str(node.module))
 
-    def _why_not(self, module: str) -> str:
-        """Any other module is missing in both processes: an ImportError in either lane."""
+    def _may_import(self, module: str) -> bool:
+        """A module that does not exist is missing in both processes: an ImportError in either lane."""
         top = module.partition(".")[0]
         exists = top in sys.stdlib_module_names or top in self._packages
-        return f"it imports {module}" if exists and module not in MODULES | PACKAGES else ""
+        return not exists or module in MODULES | PACKAGES
