@@ -61,15 +61,12 @@ class IsolationReport:
 
     def require_floor(self) -> None:
         """Raise SandboxUnavailable below the floor."""
-        lacking = self.lacking()
-        if not lacking:
-            return
-        lines = [
-            "programs cannot be isolated here (the floor is seccomp + rlimits + (Landlock or a mount namespace)):",
-            *(f"  {self.explain(layer)}" for layer in lacking),
-            "Pass min_isolation='none' only if every program is trusted.",
-        ]
-        raise SandboxUnavailable("\n".join(lines))
+        if lacking := self.lacking():
+            raise SandboxUnavailable(
+                "programs cannot be isolated here (the floor is seccomp + rlimits + (Landlock or a mount namespace)):\n"
+                + "".join(f"  {self.explain(layer)}\n" for layer in lacking)
+                + "Pass min_isolation='none' only if every program is trusted."
+            )
 
     def explain(self, layer: str) -> str:
         """One line on a layer: in force, or why not and the remedy."""
@@ -79,10 +76,6 @@ class IsolationReport:
             return "uid: not needed (the worker is not root)"
         name, message = self.missing.get(layer, ("", "not tried"))
         return f"{layer}: missing: {name} {message}. Remedy: {_LAYERS[layer][1]}"
-
-    def lines(self) -> list[str]:
-        """One line for every layer."""
-        return [self.explain(layer) for layer in LAYERS]
 
     def container_recipe(self) -> str | None:
         """Whether and how a container would provide the missing layers; None if none is missing."""

@@ -114,11 +114,6 @@ def installed() -> list[Distribution]:
     return [each for each in _read_lock()[1] if each.folder.is_dir()]
 
 
-def asked_for() -> list[str]:
-    """What was asked for, as pip reads it; all other distributions are required by these."""
-    return _read_lock()[0]
-
-
 def find(names: Iterable[str]) -> Packages:
     """What workers need to import these modules. Raises PackageMissing, naming all that are missing."""
     names = tuple(dict.fromkeys(names))

@@ -31,14 +31,13 @@ def probe() -> None:
         raise typer.Exit(1) from error
     worker.kill()
     report = worker.report
-    for line in report.lines():
-        console.print(line, markup=False)
+    for layer in LAYERS:
+        console.print(report.explain(layer), markup=False)
     if (recipe := report.container_recipe()) is not None:
         console.print(recipe, markup=False)
-    lacking = report.lacking()
-    _list_packages()
+    list_packages()
     console.print(f"worker start: {1000 * worker.start_seconds:.0f} ms")
-    if lacking:
+    if lacking := report.lacking():
         console.print(f"Below the floor: {', '.join(lacking)} missing. Training refuses to judge programs here.")
         raise typer.Exit(1)
     console.print("min_isolation=standard: yes")
@@ -94,25 +93,12 @@ def add(
     if (lock is None) == (not names):
         raise typer.BadParameter("give names of packages, or --lock")
     packages.add_locked(lock) if lock is not None else packages.add(names or [])
-    _list_packages()
+    list_packages()
 
 
 @packages_app.command("list")
 def list_packages() -> None:
     """Show the packages, their versions and the names by which programs import them."""
-    _list_packages()
-
-
-@packages_app.command()
-def remove(names: Annotated[list[str], typer.Argument(help="Packages that were added.")]) -> None:
-    """Remove packages, with what only they required."""
-    from sandbox import packages
-
-    packages.remove(names)
-    _list_packages()
-
-
-def _list_packages() -> None:
     from sandbox import packages
 
     installed = packages.installed()
@@ -121,6 +107,15 @@ def _list_packages() -> None:
         console.print(f"package {each.name} {each.version}: import {imported}", markup=False, soft_wrap=True)
     none = "" if installed else " none: programs have the standard library (ares sandbox packages add numpy)"
     console.print(f"packages:{none or f' {packages.folder() / packages.LOCK}'}", markup=False, soft_wrap=True)
+
+
+@packages_app.command()
+def remove(names: Annotated[list[str], typer.Argument(help="Packages that were added.")]) -> None:
+    """Remove packages, with what only they required."""
+    from sandbox import packages
+
+    packages.remove(names)
+    list_packages()
 
 
 def split_tests(text: str, entry_point: str | None) -> list[str]:

@@ -1,9 +1,6 @@
 """Honest programs get the verdicts that plain Python gives them: source, setup and test one after the other."""
 
-import json
 import math
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +13,7 @@ from sandbox.worker.values import Reader, Shared, Writer
 from tests.sandbox.idioms import CALLS, OBJECTS, SCRIPTS, SETUPS
 from tests.sandbox.library_idioms import LIBRARY
 from tests.sandbox.library_idioms import SCRIPTS as MORE_SCRIPTS
+from tests.sandbox.plain_python import judge_plainly
 
 CASES = [(source, test) for source, tests in (*CALLS, *OBJECTS, *LIBRARY) for test in tests]
 
@@ -28,12 +26,7 @@ def pool() -> Iterator[SandboxPool]:
 
 def test_every_test_comes_to_what_plain_python_says(pool: SandboxPool, tmp_path: Path) -> None:
     assert len(CASES) >= 480
-    command = [sys.executable, "-S", str(Path(__file__).with_name("plain_python.py"))]
-    environment = {"PYTHONHASHSEED": "0"}
-    done = subprocess.run(
-        command, input=json.dumps(CASES), capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
-    )
-    plain = json.loads(done.stdout)
+    plain = [bool(passed) for passed in judge_plainly(CASES, tmp_path)]
     assert 0.8 < sum(plain) / len(plain) < 0.97  # some fail on purpose
     verdicts = pool.run(Program(source=source, tests=[test], cpu_seconds=10) for source, test in CASES)
     wrong = [

@@ -1,18 +1,16 @@
 """Honest programs: canonical solutions are accepted, and mutants get the verdict that plain execution gives them."""
 
+import dataclasses
 import io
-import json
-import os
 import random
-import resource
-import select
-import signal
 import tokenize
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from sandbox import Program, SandboxPool
+from tests.sandbox.plain_python import judge_plainly
 from tests.sandbox.problem_sets import humaneval, mbpp
 
 SWAPS = {
@@ -56,38 +54,7 @@ def mutate(source: str, first_line: int, rng: random.Random) -> str | None:
     return "".join(lines)
 
 
-def run_plainly(program: Program) -> tuple[list[bool] | None, float]:
-    """Which tests pass when executed in one process (None when that takes too long), and the CPU seconds it took."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.dup2(os.open(os.devnull, os.O_RDWR), 1)
-        resource.setrlimit(resource.RLIMIT_CPU, (2, 2))
-        passed = []
-        for test in program.tests:
-            namespace: dict[str, object] = {"__name__": "plain"}
-            try:
-                exec(program.source, namespace)
-                exec(program.setup if not program.entry_point else "", namespace)
-                exec(test, namespace)
-                if program.entry_point:
-                    namespace["check"](namespace[program.entry_point])  # type: ignore[operator]
-                passed.append(True)
-            except BaseException:  # noqa: BLE001 - that is the verdict
-                passed.append(False)
-        os.write(writer, json.dumps(passed).encode())
-        os._exit(0)
-    os.close(writer)
-    ready, _, _ = select.select([reader], [], [], 120)
-    if not ready:
-        os.kill(child, signal.SIGKILL)
-    text = os.read(reader, 1 << 16) if ready else b""
-    os.close(reader)
-    _, _, used = os.wait4(child, 0)
-    return json.loads(text) if text else None, used.ru_utime + used.ru_stime
-
-
-def check_mutants(load: Callable[[], list[Program]], count: int) -> None:
+def check_mutants(load: Callable[[], list[Program]], count: int, folder: Path) -> None:
     rng = random.Random(7)
     programs = []
     for original in rng.sample(load(), count):
@@ -95,33 +62,29 @@ def check_mutants(load: Callable[[], list[Program]], count: int) -> None:
         first_line = original.setup.count("\n") if original.entry_point else 1
         source = mutate(original.source.replace("\r\n", "\n"), first_line, rng)
         if source is not None:
-            programs.append(
-                Program(**{**vars(original), "source": source, "cpu_seconds": SECONDS, "fresh_per_test": True})
-            )
+            programs.append(dataclasses.replace(original, source=source, cpu_seconds=SECONDS, fresh_per_test=True))
     with SandboxPool(num_workers=2) as pool:
-        verdicts = pool.run(programs)
-    compared, differing = 0, []
-    for program, verdict in zip(programs, verdicts, strict=True):
-        plain, seconds = run_plainly(program)
-        if plain is None:  # an endless loop: the sandbox must have noticed too
-            assert verdict.error_type in ("timeout", "memory"), (program.source, verdict)
-            continue
-        if seconds > 0.5 * program.cpu_seconds:  # close to the limit either answer is right
-            continue
-        compared += 1
-        judged = [outcome.verdict == "accepted" for outcome in verdict.tests]
-        if judged != plain:
-            differing.append((program.source, program.tests, plain, [(t.verdict, t.detail) for t in verdict.tests]))
-    assert differing == []
-    assert compared > 0.9 * len(programs)
+        outcomes = [outcome for verdict in pool.run(programs) for outcome in verdict.tests]
+    cases = [
+        (program.source, f"{test}\ncheck({program.entry_point})" if program.entry_point else f"{program.setup}\n{test}")
+        for program in programs
+        for test in program.tests
+    ]
+    judged = list(zip(cases, judge_plainly(cases, folder), outcomes, strict=True))
+    endless = [each for each in judged if each[1] is None]
+    assert [each for each in endless if each[2].verdict not in ("timeout", "memory")] == []
+    # Close to the limit either answer is right.
+    compared = [each for each in judged if each[1] is not None and each[2].verdict != "timeout"]
+    assert [each for each in compared if (each[2].verdict == "accepted") != each[1]] == []
+    assert len(compared) > 0.9 * (len(judged) - len(endless))
 
 
 @pytest.mark.parametrize("load", [humaneval, mbpp], ids=["humaneval", "mbpp"])
-def test_one_token_mutants_agree_with_plain_execution(load: Callable[[], list[Program]]) -> None:
-    check_mutants(load, 40)
+def test_one_token_mutants_agree_with_plain_execution(load: Callable[[], list[Program]], tmp_path: Path) -> None:
+    check_mutants(load, 40, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("load", "count"), [(humaneval, 164), (mbpp, 900)], ids=["humaneval", "mbpp"])
-def test_many_mutants_agree_with_plain_execution(load: Callable[[], list[Program]], count: int) -> None:
-    check_mutants(load, count)
+def test_many_mutants_agree_with_plain_execution(load: Callable[[], list[Program]], count: int, tmp_path: Path) -> None:
+    check_mutants(load, count, tmp_path)
