@@ -1,11 +1,13 @@
 """A pool of worker processes that judges programs, used alike from a script, a Ray actor and the command line."""
 
+import contextlib
 import logging
 import os
 import queue
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -38,11 +40,9 @@ class Worker(Protocol):
 
 
 class _Call:
-    """One call of run() or stream(): its programs are in the pool's queue, its verdicts come back in `results`."""
+    """One call of run() or stream()."""
 
-    def __init__(self) -> None:
-        self.results: queue.SimpleQueue[tuple[int, Verdict | BaseException]] = queue.SimpleQueue()
-        self.cancelled = False
+    is_over = False  # or interrupted: what is left of it is not judged
 
 
 class SandboxPool:
@@ -76,14 +76,10 @@ class SandboxPool:
         self._pid = os.getpid()
         self._closed = False
         self._lock = threading.Lock()
-        self._jobs: queue.SimpleQueue[tuple[_Call, int, Program] | None] = queue.SimpleQueue()
         try:
             first = self._start_worker()
         except WorkerLost as error:
             raise isolation.SandboxUnavailable(f"no worker starts: {error}") from error
-        # Every other thread starts its own worker, all at the same time.
-        self._workers: list[Worker | None] = [first, *[None] * (num_workers - 1)]
-        self._current: list[_Call | None] = [None] * num_workers  # whose program each worker judges
         try:
             self._check_isolation(first.report)
         except BaseException:
@@ -91,12 +87,11 @@ class SandboxPool:
             raise
         self._layers_of_first = set(first.report.applied)
         self.isolation = self._isolation_of(first.report)
-        self._threads = [
-            threading.Thread(target=self._work, args=(slot,), name=f"sandbox-{slot}", daemon=True)
-            for slot in range(num_workers)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads = ThreadPoolExecutor(num_workers, "sandbox")  # each takes a worker, or starts one
+        self._free: queue.LifoQueue[Worker | None] = queue.LifoQueue()
+        for worker in (*[None] * (num_workers - 1), first):
+            self._free.put(worker)
+        self._busy: dict[Worker, _Call] = {}
 
     def _start_worker(self) -> Worker:
         return WorkerProcess(self._layers, self._packages)
@@ -125,28 +120,27 @@ class SandboxPool:
 
     def stream(self, programs: Iterable[Program]) -> Iterator[tuple[int, Verdict]]:
         """Judge programs; (index, verdict) as they finish. Raises PoolClosed."""
-        call = _Call()
-        waiting = list(programs)
+        call, waiting = _Call(), list(programs)
+        done: queue.SimpleQueue[Future[Verdict]] = queue.SimpleQueue()
         with self._lock:
             self._check_open()
-            for index, program in enumerate(waiting):
-                self._jobs.put((call, index, program))
+            indices = {self._threads.submit(self._judge, program, call): n for n, program in enumerate(waiting)}
         try:
+            for future in indices:
+                future.add_done_callback(done.put)
             for _ in waiting:
-                index, verdict = call.results.get()
-                if isinstance(verdict, BaseException):
-                    raise verdict
-                yield index, verdict
+                future = done.get()
+                if future.cancelled():
+                    raise PoolClosed(_CLOSED_EARLY)
+                yield indices[future], future.result()
         finally:
-            self._cancel(call)
-
-    def _cancel(self, call: _Call) -> None:
-        """An interrupted call leaves no work behind for the next one, neither waiting nor under way."""
-        with self._lock:
-            call.cancelled = True
-            workers = [worker for worker, current in zip(self._workers, self._current, strict=True) if current is call]
-        for worker in workers:
-            if worker is not None:
+            # An interrupted call leaves no work behind for the next one, neither waiting nor under way.
+            for future in indices:
+                future.cancel()
+            with self._lock:
+                call.is_over = True
+                workers = [worker for worker, busy_with in self._busy.items() if busy_with is call]
+            for worker in workers:
                 worker.kill()
 
     def _check_open(self) -> None:
@@ -161,111 +155,83 @@ class SandboxPool:
             if self._closed or os.getpid() != self._pid:
                 return
             self._closed = True
-        for _ in self._threads:
-            self._jobs.put(None)
-        self._kill_workers()
-        for thread in self._threads:
-            thread.join()
-        self._kill_workers()  # those that a thread had just restarted
-        self._workers = [None] * len(self._workers)  # closes their sockets
-        while not self._jobs.empty():
-            job = self._jobs.get()
-            if job is not None:
-                job[0].results.put((job[1], PoolClosed(_CLOSED_EARLY)))
+            busy = list(self._busy)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for worker in busy:
+            worker.kill()
+        self._threads.shutdown()
+        while not self._free.empty():
+            free = self._free.get()
+            if free is not None:
+                free.kill()
 
-    def _kill_workers(self) -> None:
-        for worker in self._workers:
-            if worker is not None:
-                worker.kill()
-
-    def _work(self, slot: int) -> None:
-        """Body of the thread that drives one worker."""
+    @contextlib.contextmanager
+    def _worker(self, call: _Call) -> Iterator[Worker]:
+        """A worker for one program, which is not used again if that fails or is interrupted. Raises WorkerLost."""
+        worker = self._free.get()
+        is_good = False
         try:
-            self._worker(slot)
-        except WorkerLost as error:
-            logger.warning("sandbox: worker %d did not start (retried with its next program): %s", slot, error)
-        while (job := self._jobs.get()) is not None:
-            call, index, program = job
+            if worker is None:
+                worker = self._start_worker()
+                lacking = self._layers_of_first.difference(worker.report.applied)
+                if lacking:
+                    lacks = ", ".join(sorted(lacking))
+                    raise WorkerLost(f"a new worker lacks layers that the first one has: {lacks}")
             with self._lock:
-                if call.cancelled:
-                    continue
-                self._current[slot] = call
-            result: Verdict | BaseException
-            try:
-                result = self._judge(slot, program, call)
-            except BaseException as error:  # noqa: BLE001 - raised in the caller's thread, which would otherwise hang
-                result = error
+                self._busy[worker] = call
+                is_interrupted = self._closed or call.is_over
+            if is_interrupted:
+                raise WorkerLost("interrupted")
+            yield worker
+            is_good = True
+        finally:
             with self._lock:
-                # Before the caller gets it: a call that ends kills the workers that are busy with its programs.
-                self._current[slot] = None
-                if call.cancelled:
-                    self._drop_worker(slot)
-            call.results.put((index, result))
+                if worker is not None:
+                    self._busy.pop(worker, None)
+                is_good = is_good and not call.is_over
+            if worker is not None and not is_good:
+                worker.kill()
+            self._free.put(worker if is_good else None)
 
-    def _judge(self, slot: int, program: Program, call: _Call) -> Verdict:
+    def _judge(self, program: Program, call: _Call) -> Verdict:
         started = time.monotonic()
         known: dict[int, TestOutcome] = {}
         usage = Usage()
         fault, layers = "", self.isolation
+        count = len(program.tests) + len(program.stdin_tests or ())
         for attempt in range(self._ATTEMPTS):
-            if self._closed:
-                raise PoolClosed(_CLOSED_EARLY)
             if attempt:
                 time.sleep(self._RETRY_SECONDS)
             try:
-                worker = self._worker(slot)
-                layers = self._isolation_of(worker.report)
-                worker.judge(program, known, usage)
+                with self._worker(call) as worker:
+                    layers = self._isolation_of(worker.report)
+                    worker.judge(program, known, usage)
+                    failed = {index: known[index].detail for index in known if known[index].verdict == "internal_error"}
+                    for index in failed:
+                        del known[index]
+                    if failed:
+                        raise WorkerLost(min(failed.items())[1])
+                break
             except WorkerLost as error:
                 fault = str(error)
-                self._drop_worker(slot)
-                if call.cancelled:
+                if self._closed:
+                    raise PoolClosed(_CLOSED_EARLY) from error
+                if call.is_over:
                     break
-                if not self._closed:
-                    logger.warning("sandbox: worker %d lost: %s", slot, fault)
-                continue
-            failed = [index for index, outcome in known.items() if outcome.verdict == "internal_error"]
-            if not failed:
-                break
-            fault = known[failed[0]].detail
-            for index in failed:
-                del known[index]
-            self._drop_worker(slot)
-        if self._closed:
-            raise PoolClosed(_CLOSED_EARLY)
-        count = len(program.tests) + len(program.stdin_tests or ())
+                logger.warning("sandbox: no verdict at attempt %d of %d: %s", attempt + 1, self._ATTEMPTS, fault)
         outcomes = tuple(
             known.get(index) or TestOutcome("internal_error", detail=fault[:200]) for index in range(count)
         )
-        return _verdict(program, outcomes, usage, time.monotonic() - started, layers)
-
-    def _worker(self, slot: int) -> Worker:
-        worker = self._workers[slot]
-        if worker is None:
-            worker = self._workers[slot] = self._start_worker()
-            lacking = self._layers_of_first.difference(worker.report.applied)
-            if lacking:
-                self._drop_worker(slot)
-                raise WorkerLost(f"a new worker lacks layers that the first one has: {', '.join(sorted(lacking))}")
-        return worker
-
-    def _drop_worker(self, slot: int) -> None:
-        worker, self._workers[slot] = self._workers[slot], None
-        if worker is not None:
-            worker.kill()
-
-
-def _verdict(program: Program, outcomes: tuple[TestOutcome, ...], usage: Usage, seconds: float, layers: str) -> Verdict:
-    pass_ratio, error_type = classify(outcomes, program.truncated)
-    return Verdict(
-        pass_ratio=pass_ratio,
-        error_type=error_type,
-        tests=outcomes,
-        exec_time=usage.cpu,
-        wall_time=seconds,
-        peak_rss=usage.peak_rss,
-        stdout=usage.stdout,
-        stderr=usage.stderr,
-        trusted_compare=all(outcome.trusted for outcome in outcomes),
-        isolation=layers,
-    )
+        pass_ratio, error_type = classify(outcomes, program.truncated)
+        return Verdict(
+            pass_ratio=pass_ratio,
+            error_type=error_type,
+            tests=outcomes,
+            exec_time=usage.cpu,
+            wall_time=time.monotonic() - started,
+            peak_rss=usage.peak_rss,
+            stdout=usage.stdout,
+            stderr=usage.stderr,
+            trusted_compare=all(outcome.trusted for outcome in outcomes),
+            isolation=layers,
+        )

@@ -17,6 +17,7 @@ import pytest
 
 from sandbox import PoolClosed, Program, SandboxPool, Verdict
 from sandbox import pool as pool_module
+from sandbox.pool import Worker
 from sandbox.worker.checker import Checker
 from sandbox.worker_process import WorkerLost, WorkerProcess, _post_mortem
 from tests.sandbox.sandbox_configurations import (
@@ -34,9 +35,13 @@ GOOD = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])
 SLOW = Program(source="import time\ndef f(x):\n time.sleep(0.3)\n return x + 1", tests=["assert f(1) == 2"])
 
 
+def workers_of(pool: SandboxPool) -> list[Worker]:
+    return [worker for worker in (*pool._busy, *pool._free.queue) if worker is not None]
+
+
 def processes_of(pool: SandboxPool) -> set[int]:
     """The workers' processes, with all below them."""
-    workers = [worker for worker in pool._workers if isinstance(worker, WorkerProcess)]
+    workers = [worker for worker in workers_of(pool) if isinstance(worker, WorkerProcess)]
     return {pid for worker in workers for pid in (worker.pid, *descendants(worker.pid))}
 
 
@@ -74,10 +79,9 @@ def test_killed_workers_lose_no_verdict(depth: str) -> None:
     with SandboxPool(num_workers=2) as pool:
         stream = pool.stream([SLOW] * 8)
         verdicts = dict([next(stream)])
-        while None in pool._workers:
+        while len(workers := workers_of(pool)) < 2:
             time.sleep(0.01)
-        for worker in list(pool._workers):
-            assert worker is not None
+        for worker in workers:
             pids = [worker.pid] if depth == "outermost" else [worker.pid, *descendants(worker.pid)]  # type: ignore[attr-defined]
             for number in (signal.SIGSTOP, signal.SIGKILL):  # at once: none lives to report the death of another
                 for pid in pids:
@@ -203,10 +207,10 @@ def test_a_call_that_has_ended_kills_no_worker(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(pool_module.queue, "SimpleQueue", Results)
     with SandboxPool(num_workers=1) as pool:
-        (worker,) = pool._workers
+        (worker,) = workers_of(pool)
         for _ in range(2):
             assert pool.run([GOOD])[0].error_type == "accepted"
-        assert pool._workers == [worker]
+        assert workers_of(pool) == [worker]
 
 
 def test_an_error_among_the_programs_leaves_nothing_in_the_queue() -> None:
