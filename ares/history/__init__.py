@@ -1,9 +1,11 @@
-"""What a run's history answers: its stored samples judged again.
+"""What a run's history answers: its samples judged again, an update made again.
 
-Covered: which verdicts another reward changes, and from which step on training would have gone another way. Not
-covered: whether two runs differ (ares/runs/digests.py), one step's samples (ares/reports/samples.py).
+Covered: which verdicts another reward changes, and from which step on training would have gone another way; what other
+settings would have made of one update. Not covered: whether two runs differ (ares/runs/digests.py), one step's samples
+(ares/reports/samples.py).
 """
 
+from ares.history.replay import Update, replay
 from ares.history.rescore import Judged, Rescore
 
-__all__ = ["Judged", "Rescore"]
+__all__ = ["Judged", "Rescore", "Update", "replay"]

@@ -18,26 +18,13 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel
 
-from algorithms.protocol import DataProto
 from ares.config import REWARD_DESIGNS, Config, ConfigError, override, result_settings
-from ares.data import load_tokenizer, load_train
+from ares.data import load_train
 from ares.grading import answered, check_grades, load_grader
-from ares.runs import Run, Step, load_sets, read_config, run_files
-from ares.step import (
-    GREEDY,
-    graded,
-    in_training_order,
-    is_second_turn,
-    joined_rows,
-    keep_groups,
-    rewarded,
-    sampled_rows,
-    select_rows,
-    shape,
-    token_batch,
-    total_reward,
-)
-from ares.store import Ref, StoreError, file_digest, run_store
+from ares.history.measures import drawn_samples, open_past, shape_again
+from ares.runs import Step, run_files
+from ares.step import is_second_turn, joined_rows, keep_groups, rewarded, total_reward
+from ares.store import file_digest
 
 IDS = ["id", "slot", "sample"]
 
@@ -85,23 +72,18 @@ class Rescore:
         """Raises ConfigError, DataError, StoreError or RewardError."""
         if wrong := [each for each in overrides if not each.startswith("reward.")]:
             raise ConfigError(f"{wrong[0]}: stored samples are judged again by settings of reward.… alone")
-        store = run_store(name, runs)
-        own = read_config(store)
+        self.run = open_past(name, runs)
+        own, train = self.run.config, self.run.train_set
         self.config = override(own, overrides)
-        tokenizer = load_tokenizer(own.model.path, own.model.trust_remote_code)
-        train, _ = load_sets(own, tokenizer)
-        if train.digest() != store.read_run()["digests"]["train"]:
-            raise StoreError(f"Run {name!r} was trained on other problems than {train.source} has now: put them back")
         design = self.config.reward.code.design
         is_running = self.config.reward.judges_programs and REWARD_DESIGNS.fact(design, "test_weights") == "running"
         if is_running and design != own.reward.code.design:
             raise ConfigError(f"reward.code.design={design} weights tests by pass rates that {name} did not keep")
         self.problems = train
         if self.config.reward.needs != own.reward.needs:
-            self.problems = load_train(own.data, tokenizer, self.config.reward.needs)
+            self.problems = load_train(own.data, self.run.tokenizer, self.config.reward.needs)
         self.grader = load_grader(self.config.reward)
         machine = self.grader.expect(self.problems.frame)
-        self.run = Run(own, store, tokenizer, train, None, "", self.grader)
         files = {str(path): file_digest(path) for path in run_files(self.config)}
         asked = json.dumps([result_settings(self.config), files, machine], sort_keys=True, default=str)
         self.folder = f"rescores/{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
@@ -128,7 +110,7 @@ class Rescore:
         if done.exists():
             return Judged.model_validate_json(done.read_bytes())
         step = self.run.step(number)
-        drawn, before = _drawn(step)
+        drawn, before = drawn_samples(step)
         problems = self.problems.rows(drawn["id"].tolist())
         after = self.grader.grade(answered(drawn, problems, max(number - 1, 0)))
         check_grades(after, len(drawn))
@@ -180,48 +162,11 @@ class Rescore:
             accuracy = rows.loc[~is_second_turn(rows), "accuracy"].to_numpy(dtype=float, na_value=np.nan)
             return Course(rewards, [], accuracy)
         kept = keep_groups(rows, config.algorithm.filter, values)
-        parts, trained = _measured(step)
-        mine = in_training_order(rows[rows["slot"].isin(trained)])
-        batch = graded(select_rows(parts, mine, self.run.pad_id), mine)
-        state = self.run.restored(self.run.state.state_dict())
-        state.absorb_sampled(rows, sorted(trained))
-        shape(batch, state, config, self.run.is_trigger)
+        batch, state = shape_again(step, rows, config)
         mask = batch.tensor("response_mask")
         advantages = (batch.tensor("advantages") * mask).sum(1) / mask.sum(1).clamp(min=1)
         after = {name: part for name, part in state.state_dict().items() if name not in ("counters", "evaluations")}
         return Course(rewards, kept, advantages.numpy(), json.dumps(after, sort_keys=True))
-
-
-def _drawn(step: Step) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """All samples that a step drew to train on, and their scores, row by row. Raises StoreError if they are gone."""
-    store, drawn, scores = step.run.store, [], []
-    for kept in step.memo.of_phases(["score"]):
-        (ref,) = kept.refs()
-        if "/score-validation-" in ref.path:
-            continue
-        rolled = store.here(ref.path.replace("/score-", "/rollout-"))
-        if not rolled.exists() or not store.intact([ref]):
-            raise StoreError(f"step {step.number}: its samples are gone ({ref.path}): `--steps` leaves it out")
-        drawn.append(pd.read_parquet(rolled))
-        scores.append(store.read_rows(ref))
-    if not drawn:
-        raise StoreError(f"step {step.number}: nothing says what it sampled (phases.jsonl): `--steps` leaves it out")
-    return pd.concat(drawn, ignore_index=True), pd.concat(scores, ignore_index=True)
-
-
-def _measured(step: Step) -> tuple[list[DataProto], set[int]]:
-    """What the learner measured of a step's samples, and the slots that were trained on."""
-    run, parts = step.run, []
-    for kept in step.memo.of_phases(["experience"]):
-        refs = [Ref.model_validate(ref) for ref in kept.result["rollouts"]]
-        rows = sampled_rows([run.store.read_rows(ref) for ref in refs], run.train_set)
-        rows = rows[rows["sample"] != GREEDY]
-        if slots := kept.result["slots"]:
-            rows = rows[rows["slot"].isin(slots)]
-        measured = Ref.model_validate(kept.result["measured"])
-        parts.append(token_batch(rows, run.pad_id).union(DataProto.load(run.store.path(measured))))
-    commit = run.store.read_commit(step.number)
-    return parts, set(run.store.read_rows(commit.artifacts["samples"])["slot"].tolist())
 
 
 def _differ(before: pd.DataFrame, after: pd.DataFrame, column: str) -> np.ndarray:

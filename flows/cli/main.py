@@ -54,7 +54,15 @@ app.command("new")(settings_cli.new)
 app.command("ablate")(ablate_cli.ablate)
 app.command("report")(ablate_cli.report)
 app.command("eval")(evaluate)
-for command in (runs_cli.fork, runs_cli.rescore, runs_cli.diff, runs_cli.verify, runs_cli.export, runs_cli.gc):
+for command in (
+    runs_cli.fork,
+    runs_cli.rescore,
+    runs_cli.replay,
+    runs_cli.diff,
+    runs_cli.verify,
+    runs_cli.export,
+    runs_cli.gc,
+):
     app.command()(command)
 app.command("import")(runs_cli.import_gguf)
 app.command()(up)

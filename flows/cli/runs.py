@@ -71,6 +71,29 @@ def rescore(
     next_step(f"ares fork {run} --at {first} --phase rollout{changes} --run {run}-rescored")
 
 
+def replay(
+    run: RunName,
+    step: Annotated[int, typer.Option(help="The step whose update is made again.")],
+    overrides: Overrides = None,
+) -> None:
+    """One step's update again, in this process: as it was, and as other settings would have made it."""
+    from ares.history import replay as update_again
+    from ares.store import runs_directory
+
+    updates = update_again(run, step, overrides or [], runs_directory())
+    figures = [
+        {"change of the weights": update.moved, "cosine with the run's": update.cosine,
+         "log-prob where advantage > 0": update.raised, "log-prob where advantage < 0": update.lowered} | update.metrics
+        for update in updates
+    ]  # fmt: skip
+    titles = ["", f"step {step}", *[" ".join(overrides or [])][: len(updates) - 1]]
+    names = list(dict.fromkeys(name for figure in figures for name in figure))
+    cells = [[name, *(f"{figure[name]:+.6g}" if name in figure else "" for figure in figures)] for name in names]
+    show_table(f"{run}, the update of step {step}", titles, cells)
+    changes = "".join(f" {each}" for each in overrides or [])
+    next_step(f"ares fork {run} --at {step} --phase rollout{changes} --run {run}-again")
+
+
 def diff(run_a: RunName, run_b: RunName) -> None:
     """Where two runs first differ, and in what; exit code 0 when bit-identical in weights, controllers and metrics."""
     from ares.config import differences

@@ -1,0 +1,85 @@
+"""What a step of a run sampled, measured and decided, read again from its directory.
+
+Not covered: what is made of it (rescore.py, replay.py).
+"""
+
+from pathlib import Path
+
+import pandas as pd
+
+from algorithms.protocol import DataProto
+from ares.config import Config, ConfigError
+from ares.data import load_tokenizer
+from ares.grading import load_grader
+from ares.runs import Run, Step, load_sets, read_config
+from ares.step import (
+    GREEDY,
+    RunState,
+    graded,
+    in_training_order,
+    sampled_rows,
+    select_rows,
+    shape,
+    token_batch,
+)
+from ares.store import Ref, StoreError, run_store
+
+
+def open_past(name: str, runs: Path) -> Run:
+    """A run with its problems, before its first step; nothing is started. Raises StoreError if they are other ones."""
+    store = run_store(name, runs)
+    config = read_config(store)
+    tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
+    train, _ = load_sets(config, tokenizer)
+    if train.digest() != store.read_run()["digests"]["train"]:
+        raise StoreError(f"Run {name!r} was trained on other problems than {train.source} has now: put them back")
+    return Run(config, store, tokenizer, train, None, "", load_grader(config.reward))
+
+
+def drawn_samples(step: Step) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """All samples that a step drew to train on, and their scores, row by row. Raises StoreError if they are gone."""
+    store, drawn, scores = step.run.store, [], []
+    for kept in step.memo.of_phases(["score"]):
+        (ref,) = kept.refs()
+        if "/score-validation-" in ref.path:
+            continue
+        rolled = store.here(ref.path.replace("/score-", "/rollout-"))
+        if not rolled.exists() or not store.intact([ref]):
+            raise StoreError(f"step {step.number}: its samples are gone ({ref.path})")
+        drawn.append(pd.read_parquet(rolled))
+        scores.append(store.read_rows(ref))
+    if not drawn:
+        raise StoreError(f"step {step.number}: nothing says what it sampled (phases.jsonl)")
+    return pd.concat(drawn, ignore_index=True), pd.concat(scores, ignore_index=True)
+
+
+def shape_again(step: Step, rows: pd.DataFrame, config: Config) -> tuple[DataProto, RunState]:
+    """The batch that a step trains on, and the state after shaping it, by other rewards or settings.
+
+    rows: all of the step's samples, with rewards. The run is in the state before the step. Raises ConfigError.
+    """
+    run = step.run
+    commit = run.store.read_commit(step.number)
+    trained = sorted(set(run.store.read_rows(commit.artifacts["samples"])["slot"].tolist()))
+    mine = in_training_order(rows[rows["slot"].isin(trained)])
+    batch = graded(select_rows(_measured(step), mine, run.pad_id), mine)
+    try:
+        state = RunState.restored(config, len(run.train_set), run.state.state_dict(), before=run.state)
+    except (KeyError, ValueError) as error:
+        raise ConfigError(f"a controller of these settings has no state in this run: {error}") from error
+    state.absorb_sampled(rows, trained)
+    shape(batch, state, config, run.is_trigger)
+    return batch, state
+
+
+def _measured(step: Step) -> list[DataProto]:
+    """What the learner measured of a step's samples."""
+    run, parts = step.run, []
+    for kept in step.memo.of_phases(["experience"]):
+        refs = [Ref.model_validate(ref) for ref in kept.result["rollouts"]]
+        rows = sampled_rows([run.store.read_rows(ref) for ref in refs], run.train_set)
+        slots = kept.result["slots"]
+        rows = rows[(rows["sample"] != GREEDY) & (rows["slot"].isin(slots) if slots else True)]
+        measured = Ref.model_validate(kept.result["measured"])
+        parts.append(token_batch(rows, run.pad_id).union(DataProto.load(run.store.path(measured))))
+    return parts
