@@ -1,4 +1,4 @@
-"""The body of the flow `ares-ablate`: trains every child of an ablation, as many at a time as cores or GPUs allow.
+"""The flow `ares-ablate`: trains every child of an ablation, as many at a time as cores or GPUs allow.
 
 Covered: which children run and when, whose bootstrap they share, failures of a child and the end of this process. Not
 covered: the flow's parameters (flows/deployed.py), the file (ares/ablations/definition.py), a child's training
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from prefect import task
+from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.settings import PREFECT_API_URL
 from rich.console import Console
@@ -42,6 +42,7 @@ from ares.runs import Run, drawn_identity, read_config, run_status, share_bootst
 from ares.store import RunStore, StoreError, runs_directory
 from ares.workers import runs_that_fit
 from flows.artifacts import show_report
+from flows.prefect_client import run_until_suspended
 from flows.run_log import run_log
 from flows.servers import service
 
@@ -119,34 +120,49 @@ def _as_begun(child: Child) -> Child:
     return replace(child, overrides=(*child.overrides, *kept), config=override(child.config, kept))
 
 
-async def run_ablation(
+async def ablate_in_flow(plan: Plan) -> dict[str, Any]:
+    """Train and compare what was prepared, in a flow run that is named after it."""
+
+    @flow(name="ares-ablate", flow_run_name=plan.ablation.name, persist_result=False)
+    async def ares_ablate(ablation: str) -> dict[str, Any]:
+        with run_log():
+            return await run_until_suspended(run_ablation(plan))
+
+    return await ares_ablate(plan.ablation.name)
+
+
+async def ablate_deployed(
     ablation: str, overrides: list[str] | None, name: str | None, parallel: int | None
 ) -> dict[str, Any]:
-    """The body of the flow in flows/deployed.py: train every child to its last step and write the report.
-
-    Returns the conclusion and the report's path. If a child fails, the others continue, and ChildrenFailed is raised at
-    the end. Raises what `prepare` raises, too.
-    """
+    """Train and compare what a deployment's flow run asks for."""
     with run_log():
-        plan, terminal = prepare(ablation, overrides, name, parallel), console()
-        with RunStore(plan.folder).lock():
-            parent = ParentRun(plan.ablation, plan.children[0].config, plan.folder, plan.extra)
-            status, files = "KILLED", []
-            try:
-                failed = await _train_children(plan, parent.id, terminal)
-                rows = read_rows(plan.ablation.name, parent.uri)
-                files = write_report(rows, plan.folder / "report.html")
-                status = "FAILED" if failed else "FINISHED"
-            finally:
-                parent.close(status, files)
-            conclusion = conclude(rows)
-            await show_report(plan.ablation.name, conclusion, files[0], parent.page)
-        terminal.print(f"\n{conclusion}\nreport: {files[0]}", markup=False)
-        logger.info("%s; report: %s", conclusion, files[0])
-        if failed:
-            first, error = next(iter(failed.items()))
-            raise ChildrenFailed(f"{len(failed)} of {len(plan.children)} children failed; {first}: {error}")
-        return {"conclusion": conclusion, "report": str(files[0])}
+        return await run_until_suspended(run_ablation(prepare(ablation, overrides, name, parallel)))
+
+
+async def run_ablation(plan: Plan) -> dict[str, Any]:
+    """Train every child to its last step and write the report. Returns the conclusion and the report's path.
+
+    If a child fails, the others continue, and ChildrenFailed is raised at the end. Raises TrackingError, too.
+    """
+    terminal = console()
+    with RunStore(plan.folder).lock():
+        parent = ParentRun(plan.ablation, plan.children[0].config, plan.folder, plan.extra)
+        status, files = "KILLED", []
+        try:
+            failed = await _train_children(plan, parent.id, terminal)
+            rows = read_rows(plan.ablation.name, runs_directory())
+            files = write_report(rows, plan.folder / "report.html")
+            status = "FAILED" if failed else "FINISHED"
+        finally:
+            parent.close(status, files)
+        conclusion = conclude(rows)
+        await show_report(plan.ablation.name, conclusion, files[0], parent.page)
+    terminal.print(f"\n{conclusion}\nreport: {files[0]}", markup=False)
+    logger.info("%s; report: %s", conclusion, files[0])
+    if failed:
+        first, error = next(iter(failed.items()))
+        raise ChildrenFailed(f"{len(failed)} of {len(plan.children)} children failed; {first}: {error}")
+    return {"conclusion": conclusion, "report": str(files[0])}
 
 
 async def _train_children(plan: Plan, parent_run: str, terminal: Console) -> dict[str, str]:

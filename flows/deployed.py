@@ -63,10 +63,9 @@ async def ares_ablate(
         name: Another name for it, as other settings need.
         parallel: Children at a time; left open, as many as cores or the GPU allow.
     """
-    from flows.ablate import run_ablation
-    from flows.prefect_client import run_until_suspended
+    from flows.ablate import ablate_deployed
 
-    return await run_until_suspended(run_ablation(ablation, overrides, name, parallel))
+    return await ablate_deployed(ablation, overrides, name, parallel)
 
 
 @flow(name="ares-gc", persist_result=False, flow_run_name="gc")

@@ -92,6 +92,10 @@ class Ablation(Strict):
         """The baseline."""
         return self.baseline or next(iter(self.variants))
 
+    def name_child(self, variant: str, seed: int) -> str:
+        """The run of a child."""
+        return f"{self.name}-{variant}-seed{seed}"
+
     @property
     def metric(self) -> str:
         """The logged metric that `primary` is made of."""
@@ -200,7 +204,7 @@ def _resolve(ablation: Ablation, source: Path, variant: str, seed: int, extra: l
         config = load(profile, list(overrides))
     except ConfigError as error:
         raise ConfigError(f"{source}: variant {variant!r}: {error}") from error
-    return Child(f"{ablation.name}-{variant}-seed{seed}", variant, seed, profile, overrides, config)
+    return Child(ablation.name_child(variant, seed), variant, seed, profile, overrides, config)
 
 
 def _sets(override: Override, fields: tuple[str, ...]) -> bool:

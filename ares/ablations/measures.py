@@ -82,15 +82,14 @@ def find_primary(ablation: AblationRows) -> Measure:
 
 
 def weigh(measure: Measure, child: ChildRows, last: int, tokens: float | None = None) -> pd.Series:
-    """The weight of each of a child's rows in its number at step `last`, by step; empty if rows are missing or one of
-    them holds no number.
+    """The weight of each of a child's rows in its number at step `last`, by step; empty if there are none.
 
     tokens: up to which an area reaches.
     """
     first = {"last": last, "mean": 1, "tail": last - max(1, round(last * TAIL)) + 1}
     rows = child.rows.get(measure.metric, pd.Series(dtype=float)).loc[first.get(measure.how, 0) : last].dropna()
-    if rows.empty or np.isinf(rows).any():
-        return pd.Series(dtype=float)
+    if rows.empty:
+        return rows
     if measure.how == "area":
         return weigh_area(pd.Series({step: child.tokens_at(step) for step in rows.index}), tokens or 0.0)
     return pd.Series(1.0 if measure.how == "sum" else 1 / len(rows), rows.index)
@@ -118,9 +117,10 @@ def find_finished(ablation: AblationRows) -> list[tuple[ChildRows, int]]:
     """The children that can be compared, by variant and seed, with the step at which each is: `find_last_step`, or the
     step that reached the budget of tokens."""
     budget, last = ablation.definition.equal_tokens, find_last_step(ablation)
-    ends = [(child, child.last_step(ablation.definition.metric)) for child in ablation.children]
-    return [(child, end) for child, end in ends if end is not None
-            and (end == last if budget is None else child.tokens_at(end) >= budget)]  # fmt: skip
+    ends = [(child, int(child.rows.index[-1])) for child in ablation.children if len(child.rows)]
+    if budget is not None:
+        return [(child, end) for child, end in ends if child.tokens_at(end) >= budget]
+    return [(child, last) for child, end in ends if last is not None and end >= last]
 
 
 def find_compared_tokens(ablation: AblationRows) -> float | None:

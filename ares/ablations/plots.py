@@ -88,9 +88,8 @@ def draw_curves(variants: dict[str, list[pd.DataFrame]], panels: list[tuple[str,
 
 
 def smooth(seeds: list[pd.Series], window: int) -> pd.DataFrame:
-    """The finite values of each seed, a column each, as running means; a step that not all have is left out."""
-    finite = [values.mask(values.abs() == math.inf).dropna() for values in seeds]
-    means = [values.rolling(window, min_periods=1).mean() for values in finite]
+    """The values of each seed, a column each, as running means; a step that not all have is left out."""
+    means = [values.dropna().rolling(window, min_periods=1).mean() for values in seeds]
     return pd.concat(means, axis=1, join="inner").sort_index() if means else pd.DataFrame()
 
 

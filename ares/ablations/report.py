@@ -1,7 +1,7 @@
-"""The report of an ablation: one self-contained HTML file, made from MLflow rows alone, and those rows as CSV.
+"""The report of an ablation: one self-contained HTML file, made from rows alone, and those rows as CSV.
 
 Covered: what was compared, what is claimed, differences from the baseline, curves, the table of measures with 95 %
-intervals over seeds, and for every number the MLflow rows it came from. Not covered: what is compared
+intervals over seeds, and for every number the rows it came from. Not covered: what is compared
 (ares/ablations/comparison.py) and claimed (ares/ablations/wording.py), which rows become which number
 (ares/ablations/measures.py), the pictures (ares/ablations/plots.py), the rows as CSV (ares/ablations/tables.py).
 """

@@ -1,55 +1,40 @@
-"""An ablation as stored in MLflow: its definition, its children, every row of every metric. The report's only source.
+"""An ablation as its children's commits hold it: its definition, every row of every metric. The report's only source.
 
-Of several entries of one child (its run directory was deleted and made again) the newest counts, of several rows of one
-step (a repeated step) the last. Not covered: what the values mean (ares/ablations/measures.py).
+MLflow has the same rows. Not covered: what the values mean (ares/ablations/measures.py).
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 
-import numpy as np
 import pandas as pd
-import yaml
-from mlflow import MlflowClient
-from mlflow.entities import Run as Entry
-from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from ares.ablations.definition import Ablation
-from ares.errors import UserError
-from ares.reports import AWAY, PROBLEMS
-from ares.store import database_of
+from ares.config import ConfigError, from_dict, nearest, result_settings
+from ares.store import Commit, RunStore
 
 TOKENS = "perf/total_num_tokens"
 """Sampled tokens of a step."""
-DEFINITION = "ares.ablation.definition"
-"""Tag of an ablation's own MLflow run, the parent of its children's: its YAML."""
+FILE = "ablation.json"
+"""File in the ablation's folder: its definition when it was last started, and its MLflow run."""
 Key = tuple[str, int]
 """Variant and seed of a child."""
-MOST_ENTRIES = 50_000
-"""MLflow returns no more runs of an experiment at once."""
-
-
-class TrackingError(UserError, RuntimeError):
-    """MLflow cannot be reached, or does not know the ablation."""
 
 
 @dataclass(eq=False)
 class ChildRows:
-    """One child as MLflow has it."""
+    """What one child has logged."""
 
-    run_id: str
+    run_id: str | None
+    """Of MLflow's entry; None if MLflow has none."""
     name: str
     variant: str
     seed: int
-    status: str
     code_version: str
     settings: dict[str, str]
     rows: pd.DataFrame = field(repr=False)
-    """A row a step and a column a metric. NaN: MLflow has no row; infinite: it has one that holds no number."""
+    """A row a step and a column a metric; NaN where it was not logged, or was not finite."""
     problems: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
     """The accuracy on each held-out problem, a row an evaluation's step and a column a problem."""
 
@@ -70,18 +55,16 @@ class ChildRows:
 
 @dataclass
 class AblationRows:
-    """An ablation as MLflow has it."""
+    """What all children have logged."""
 
     uri: str
-    experiment: str
+    """MLflow's."""
     experiment_id: str
     run_id: str
     definition: Ablation
     command_line: str
     children: list[ChildRows]
     """In the definition's order: variant, then seed. Those that have not been started are missing."""
-    repeated: list[str] = field(default_factory=list)
-    """Children with more than one entry; the newest counts."""
 
     @property
     def logged(self) -> set[str]:
@@ -98,73 +81,49 @@ class AblationRows:
         return settings[settings.nunique(axis=1, dropna=False) > 1]
 
 
-@contextmanager
-def naming_mlflow(uri: str) -> Iterator[None]:
-    """Turn what MLflow raises when it is away into a TrackingError that names its address."""
-    try:
-        yield
-    except AWAY as error:
-        raise TrackingError(f"MLflow at {uri}: {str(error).splitlines()[0]}") from error
+def read_file(folder: Path) -> dict[str, Any]:
+    """What the file in an ablation's folder says; nothing before it has started."""
+    file = folder / FILE
+    return dict(json.loads(file.read_text())) if file.exists() else {}
 
 
-def read_rows(experiment: str, uri: str) -> AblationRows:
-    """Read the newest ablation of an MLflow experiment with all its rows. Raises TrackingError."""
-    database = database_of(uri)
-    if database is not None and not database.exists():  # reading would create it
-        raise TrackingError(f"There are no metrics yet: no {database}")
-    with naming_mlflow(uri):
-        client = MlflowClient(tracking_uri=uri)
-        stored = client.get_experiment_by_name(experiment)
-        if stored is None:
-            names = sorted(each.name for each in client.search_experiments())
-            raise TrackingError(f"MLflow at {uri} has no experiment {experiment!r} (experiments: {', '.join(names)})")
-        newest_first = ["attributes.start_time DESC"]
-        entries = list(client.search_runs([stored.experiment_id], max_results=MOST_ENTRIES, order_by=newest_first))
-        parent = next((entry for entry in entries if DEFINITION in entry.data.tags), None)
-        if parent is None:
-            raise TrackingError(f"Experiment {experiment!r} of MLflow at {uri} holds no ablation, only single runs")
-        definition = Ablation.model_validate(yaml.safe_load(parent.data.tags[DEFINITION]))
-        mine = [entry for entry in entries if entry.data.tags.get(MLFLOW_PARENT_RUN_ID) == parent.info.run_id]
-        newest = {(entry.data.tags["ares.variant"], int(entry.data.tags["ares.seed"])): entry for entry in mine[::-1]}
-        wanted = [(variant, seed) for variant in definition.variants for seed in sorted(definition.seeds)]
-        children = [_read_child(client, newest[key], *key) for key in wanted if key in newest]
-    names = [str(entry.info.run_name) for entry in mine]
+def read_rows(name: str, runs: Path) -> AblationRows:
+    """Read the rows of an ablation that was started, from the directory of runs. Raises ConfigError or StoreError."""
+    stored = read_file(runs / name)
+    if "definition" not in stored:
+        known = nearest(name, sorted(file.parent.name for file in runs.glob(f"*/{FILE}")))
+        raise ConfigError(f"{runs} holds no ablation {name!r} that was started by this version of ares ({known})")
+    definition = Ablation.model_validate(stored["definition"])
+    wanted = [(variant, seed) for variant in definition.variants for seed in sorted(definition.seeds)]
+    stores = {key: RunStore(runs / definition.name_child(*key)) for key in wanted}
     return AblationRows(
-        uri=uri,
-        experiment=experiment,
-        experiment_id=str(stored.experiment_id),
-        run_id=str(parent.info.run_id),
+        uri=stored["mlflow_uri"],
+        experiment_id=stored["mlflow_experiment_id"],
+        run_id=stored["mlflow_run_id"],
         definition=definition,
-        command_line=parent.data.tags.get("ares.ablation.command_line", ""),
-        children=children,
-        repeated=sorted({name for name in names if names.count(name) > 1}),
+        command_line=stored["command_line"],
+        children=[_read_child(store, *key) for key, store in stores.items() if store.exists()],
     )
 
 
-def _read_child(client: MlflowClient, entry: Entry, variant: str, seed: int) -> ChildRows:
-    run_id, by_metric = str(entry.info.run_id), {}
-    for metric in entry.data.metrics:
-        history = sorted(client.get_metric_history(run_id, metric), key=lambda row: row.timestamp)
-        values = {int(row.step): float(row.value) for row in history}
-        by_metric[metric] = pd.Series(values, dtype=float).fillna(np.inf)
+def _read_child(store: RunStore, variant: str, seed: int) -> ChildRows:
+    described, commits = store.read_run(), [store.read_commit(step) for step in store.committed_steps()]
+    config = from_dict(described["config"], str(store.directory / "run.json"))
+    rows = {commit.step: commit.metrics | commit.timings for commit in commits}
+    problems = {commit.step: _read_problems(store, commit) for commit in commits if "evaluation" in commit.artifacts}
     return ChildRows(
-        run_id=run_id,
-        name=str(entry.info.run_name),
+        run_id=described["mlflow_run_id"],
+        name=store.name,
         variant=variant,
         seed=seed,
-        status=str(entry.info.status),
-        code_version=str(entry.data.tags.get("ares.code_version", "unknown")),
-        settings=dict(entry.data.params),
-        rows=pd.DataFrame(by_metric).sort_index(),
-        problems=_read_problems(client, run_id),
+        code_version=described["code_version"],
+        settings={name: str(value) for name, value in result_settings(config).items()},
+        rows=pd.DataFrame.from_dict(rows, orient="index", dtype=float),
+        problems=pd.DataFrame.from_dict(problems, orient="index"),
     )
 
 
-def _read_problems(client: MlflowClient, run_id: str) -> pd.DataFrame:
-    """The logged accuracy on each held-out problem, by step; empty for runs before 2026-11-23."""
-    if not client.list_artifacts(run_id, PROBLEMS):
-        return pd.DataFrame()
-    with TemporaryDirectory() as folder:
-        files = sorted(Path(client.download_artifacts(run_id, PROBLEMS, folder)).glob("*.json"))
-        by_step = {int(file.stem): json.loads(file.read_text(encoding="utf-8")) for file in files}
-    return pd.DataFrame.from_dict(by_step, orient="index")
+def _read_problems(store: RunStore, commit: Commit) -> pd.Series:
+    """The accuracy on each held-out problem of an evaluation."""
+    scored = store.read_rows(commit.artifacts["evaluation"]).dropna(subset="accuracy")
+    return scored["accuracy"].astype(float).groupby(scored["id"]).mean()

@@ -1,4 +1,4 @@
-"""An ablation as CSV: every row of its report, which can be made again from it without MLflow.
+"""An ablation as CSV: every row of its report, which can be made again from it without the children.
 
 Covered: the file of rows (a line for every child and step, a column for every metric), the file of held-out problems
 beside it (a line for every child and evaluation, a column for every problem), and the head of the first, YAML behind
@@ -19,8 +19,8 @@ from ares.config import ConfigError
 
 HEAD = "# "
 OF_A_LINE = ["variant", "seed", "step"]
-OF_A_CHILD = ("run_id", "name", "variant", "seed", "status", "code_version")
-OF_AN_ABLATION = ("uri", "experiment", "experiment_id", "run_id", "command_line", "repeated")
+OF_A_CHILD = ("run_id", "name", "variant", "seed", "code_version")
+OF_AN_ABLATION = ("uri", "experiment_id", "run_id", "command_line")
 
 
 def problems_path(rows: Path) -> Path:
@@ -64,7 +64,8 @@ def read_csv(path: Path) -> AblationRows:
         beside = problems_path(path)
         problems = _read_lines(beside.read_text(encoding="utf-8")) if beside.exists() else {}
         children = []
-        for each in head["children"]:
+        for listed in head["children"]:
+            each = {name: listed[name] for name in OF_A_CHILD}  # there was more until 2026-11-25
             key, settings = (each["variant"], each["seed"]), dict(head["settings"][each["variant"]])
             rows, by_problem = (found.get(key, pd.DataFrame()) for found in (tables, problems))
             children.append(ChildRows(**each, settings=settings, rows=rows, problems=by_problem))
@@ -84,10 +85,9 @@ def _read_lines(text: str) -> dict[Key, pd.DataFrame]:
     """The table of each child, of the columns that it has any value of."""
     if not text:
         return {}
-    # Of files of before 2026-11-25, where `nan` is a row that holds no number.
     lines = pd.read_csv(
-        io.StringIO(text.replace(",nan", ",inf")), index_col=OF_A_LINE, dtype={"variant": str},
-        float_precision="round_trip", keep_default_na=False, na_values=[""],
+        io.StringIO(text), index_col=OF_A_LINE, dtype={"variant": str}, float_precision="round_trip",
+        keep_default_na=False, na_values=["", "nan", "inf"],
     )  # fmt: skip
     return {
         (str(variant), int(str(seed))): of.droplevel(["variant", "seed"]).dropna(axis=1, how="all").astype(float)

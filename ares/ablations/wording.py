@@ -21,7 +21,7 @@ def conclude(ablation: AblationRows) -> str:
     left_out = [f"{child.variant} seed {child.seed}" for child, _ in find_finished(ablation)
                 if (child.seed, child.variant) not in known]  # fmt: skip
     if left_out:  # without a run that diverged its variant looks better, so the verdict must say so
-        told.append(f"Left out, since {definition.primary} is not a number: {', '.join(left_out)}.")
+        told.append(f"Left out, since {definition.primary} was no number: {', '.join(left_out)}.")
     return " ".join(told)
 
 

@@ -2,12 +2,15 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flows.cli.command import Overrides, completed, console, next_step
 from flows.cli.logs import keep_in
+
+if TYPE_CHECKING:
+    from flows.ablate import Plan
 
 
 def ablate(
@@ -20,58 +23,52 @@ def ablate(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it, list the children and stop.")] = False,
 ) -> None:
     """Train every variant over every seed; the same command resumes where it stopped."""
+
+    def prepare() -> "Plan":
+        from flows import ablate
+
+        return ablate.prepare(ablation, overrides, name, parallel)
+
     if dry_run:
-        _list_children(ablation, overrides, name, parallel)
+        plan = prepare()
+        for child in plan.children:
+            console.print(f"{child.name}  {' '.join(child.overrides)}", markup=False)
+        console.print(f"{len(plan.children)} children, {plan.parallel} at a time")
+        next_step(f"ares ablate {ablation}")
         return
     from flows.servers.local_server import local_api
 
     with local_api() as server:  # it starts while libraries load and input is read
-        from flows.ablate import prepare
-        from flows.deployed import ares_ablate
+        from flows.ablate import ablate_in_flow
 
-        plan = prepare(ablation, overrides, name, parallel)
+        plan = prepare()
         keep_in(plan.folder)
-        named = ares_ablate.with_options(flow_run_name=plan.ablation.name)
-        flow = partial(named, ablation, overrides, name, parallel)
-        result = completed(server, flow, "the same command resumes, and nothing that is finished is done again")
+        resumes = "the same command resumes, and nothing that is finished is done again"
+        result = completed(server, partial(ablate_in_flow, plan), resumes)
     next_step(f"open {result['report']}")
 
 
 def report(
-    experiment: Annotated[
-        str | None, typer.Argument(help="MLflow experiment of an ablation: the ablation's name.")
-    ] = None,
+    ablation: Annotated[str | None, typer.Argument(help="Name of an ablation that was started.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="The .html file to write; default: report.html in the ablation's folder.")
     ] = None,
     rows: Annotated[
-        Path | None, typer.Option("--from", help="The .csv file of a report, instead of MLflow; --out lies beside it.")
+        Path | None, typer.Option("--from", help="The .csv file of a report, instead; --out lies beside it.")
     ] = None,
 ) -> None:
-    """Write an ablation's report again from what MLflow has of it, or from the rows beside another report."""
+    """Write an ablation's report again, from its children's commits or from the rows beside another report."""
     from ares.ablations import conclude, read_csv, read_rows, write_report
     from ares.config import ConfigError
-    from ares.store import runs_directory, tracking_uri
+    from ares.store import runs_directory
 
     if out is not None and out.suffix != ".html":
         raise ConfigError(f"--out {out}: the report is an .html file (its rows go beside it as .csv)")
-    if (experiment is None) == (rows is None):
-        raise ConfigError("Name an MLflow experiment, or a file of rows with --from")
-    runs = runs_directory()
-    if rows is not None:
+    if rows is not None and ablation is None:
         stored, page = read_csv(rows), rows.with_suffix(".html")
+    elif ablation is not None and rows is None:
+        stored, page = read_rows(ablation, runs_directory()), runs_directory() / ablation / "report.html"
     else:
-        stored = read_rows(str(experiment), tracking_uri(None, runs))
-        page = runs / stored.definition.name / "report.html"
+        raise ConfigError("Name an ablation, or a file of rows with --from")
     written = write_report(stored, out or page, rows)
     console.print(f"{conclude(stored)}\nreport: {written[0]}", markup=False)
-
-
-def _list_children(ablation: str, overrides: list[str] | None, name: str | None, parallel: int | None) -> None:
-    from flows.ablate import prepare
-
-    plan = prepare(ablation, overrides, name, parallel)
-    for child in plan.children:
-        console.print(f"{child.name}  {' '.join(child.overrides)}", markup=False)
-    console.print(f"{len(plan.children)} children, {plan.parallel} at a time")
-    next_step(f"ares ablate {ablation}")

@@ -27,13 +27,13 @@ def child(variant: str, seed: int, final: float, steps: int = 8, code: bool = Fa
         rows["code/error/wrong_answer"] = {step: 1 - 0.05 * step for step in every}
         rows["code/cost/tokens_per_solved"] = {step: 1000.0 / step for step in every}
     settings = {"algorithm.kl.coef": "0.1" if variant == "tight" else "0.01", "rollout.n": "8", "train.seed": str(seed)}
-    return ChildRows(f"{variant}{seed}" * 4, f"leash-{variant}-seed{seed}", variant, seed, "FINISHED", "abc", settings,
+    return ChildRows(f"{variant}{seed}" * 4, f"leash-{variant}-seed{seed}", variant, seed, "abc", settings,
                      pd.DataFrame({name: pd.Series(of) for name, of in rows.items()}))  # fmt: skip
 
 
 def ablation(code: bool = False, **changes: object) -> AblationRows:
     children = [child(variant, seed, FINAL[variant][seed], code=code) for variant in FINAL for seed in (0, 1, 2)]
-    found = AblationRows("sqlite:///x", "leash", "7", "parent", ABLATION, "", children)
+    found = AblationRows("sqlite:///x", "7", "parent", ABLATION, "", children)
     return replace(found, **changes)  # type: ignore[arg-type]
 
 

@@ -1,24 +1,23 @@
 """The report agrees with the rows, and every number in it can be found among them."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from mlflow import MlflowClient
-from mlflow.entities import Metric
 
 from ares.ablations.comparison import find_values
 from ares.ablations.measures import RULES, list_measures
 from ares.ablations.report import format_number, render, write_report
-from ares.ablations.rows import DEFINITION, TrackingError, read_rows
+from ares.ablations.rows import read_rows
 from ares.ablations.tables import problems_path, read_csv, write_problems, write_rows
 from ares.ablations.tracking import check_fixed
 from ares.ablations.wording import conclude
-from ares.config import ConfigError
+from ares.config import ConfigError, load
 from ares.evaluation import estimate
-from tests import mlflow_database
+from ares.store import Commit, RunStore
 from tests.ares.ablations.example_rows import ABLATION, FINAL, Page, ablation, child, paired_ablation
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
@@ -83,7 +82,7 @@ def test_every_number_in_the_table_comes_from_rows_in_the_csv(tmp_path: Path) ->
 def test_the_page_is_made_again_of_its_rows(tmp_path: Path) -> None:
     besides = {"no_worse": {"val/accuracy": 0.02}, "interaction": ("val/accuracy", "val/accuracy")}
     other = ablation(code=True, definition=ABLATION.model_copy(update=besides))
-    other.children[0].rows.loc[8, "val/accuracy"] = float("inf")  # a row that holds no number is not a missing row
+    other.children[0].rows.loc[8, "val/accuracy"] = math.nan  # as of a child that diverged
     for number, made in enumerate((paired_ablation(), other)):
         html, rows, *others = write_report(made, tmp_path / f"report{number}.html")
         problems = [f"report{number}-problems.csv"] if number == 0 else []
@@ -132,12 +131,12 @@ def test_the_file_needs_nothing_from_outside(tmp_path: Path) -> None:
 
 def test_an_unfinished_child_is_reported() -> None:
     found = ablation()
-    found.children[5] = replace(child("tight", 2, 0.1, steps=4), status="RUNNING")
-    assert "leash-tight-seed2 (last row at step 4, RUNNING)" in render(found, "report.csv")
+    found.children[5] = child("tight", 2, 0.1, steps=4)
+    assert "leash-tight-seed2 (last row at step 4)" in render(found, "report.csv")
     found.children[5] = replace(found.children[5], rows=pd.DataFrame())
-    assert "leash-tight-seed2 (no row yet, RUNNING)" in render(found, "report.csv")
+    assert "leash-tight-seed2 (no row yet)" in render(found, "report.csv")
     del found.children[5]
-    assert "Not in MLflow: tight, seed 2." in render(found, "report.csv")
+    assert "Not started: tight, seed 2." in render(found, "report.csv")
 
 
 def test_one_seed_or_none_makes_a_report_without_a_claim() -> None:
@@ -174,36 +173,34 @@ def test_numbers_are_written_plainly(value: float, digits: int, text: str, signe
     assert (format_number(value, digits), format_number(value, digits, "+")) == (text, signed)
 
 
-def test_rows_are_read_from_mlflow_newest_entry_and_last_row_first(tmp_path: Path) -> None:
-    uri = mlflow_database.beside(tmp_path)
-    client = MlflowClient(tracking_uri=uri)
-    experiment = client.create_experiment("leash", artifact_location=(tmp_path / "artifacts").as_uri())
-    with pytest.raises(TrackingError, match="has no experiment 'lash'"):
-        read_rows("lash", uri)
-    with pytest.raises(TrackingError, match="holds no ablation"):
-        read_rows("leash", uri)
-    definition = ABLATION.model_dump_json()
-    parent = client.create_run(experiment, start_time=1, tags={DEFINITION: definition}).info.run_id
+def test_rows_are_read_from_the_childrens_commits(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"holds no ablation 'lash' .* \(known: none\)"):
+        read_rows("lash", tmp_path)
+    started = {"definition": ABLATION.model_dump(mode="json"), "command_line": "rollout.n=4", "mlflow_uri": "sqlite:///x",
+               "mlflow_experiment_id": "7", "mlflow_run_id": "parent"}  # fmt: skip
+    RunStore(tmp_path / "leash").write_json("ablation.json", started)
+    config = load("tiny-math", ["rollout.n=4"]).model_dump(mode="json")
+    for seed, entry in ((1, "abc"), (0, None)):
+        store = RunStore(tmp_path / f"leash-tight-seed{seed}")
+        store.write_run({"config": config, "mlflow_run_id": entry, "code_version": "9"})
+    evaluated = pd.DataFrame({"id": ["p0", "p0", "p1", "p1"], "accuracy": [0.0, 1.0, 1.0, None]})
+    artifacts = {"evaluation": RunStore(tmp_path / "leash-tight-seed1").write_rows("evaluation.parquet", evaluated)}
+    metrics = {"val/accuracy": 0.75}
+    commit = Commit(step=0, parent=None, artifacts=artifacts, state={}, metrics=metrics, timings={}, timestamp=0)
+    RunStore(tmp_path / "leash-tight-seed1").write_commit(commit)
 
-    def entry(seed: int, start: int, rows: list[Metric]) -> str:
-        tags = {"mlflow.parentRunId": parent, "ares.variant": "tight", "ares.seed": str(seed)}
-        run_id = client.create_run(experiment, start, tags, run_name=f"leash-tight-seed{seed}").info.run_id
-        client.log_batch(run_id, metrics=rows)
-        client.log_dict(run_id, {"p0": 0.5, "p1": 1.0}, "problems/000000.json")
-        return str(run_id)
-
-    entry(1, 2, [Metric("val/accuracy", 0.1, 10, 0)])
-    again = entry(1, 3, [Metric("val/accuracy", 0.2, 20, 0), Metric("val/accuracy", 0.3, 30, 0)])
-    other = entry(0, 4, [Metric("val/accuracy", 0.5, 40, 0)])
-    client.create_run(experiment, 5, run_name="a single run of the same experiment")
-
-    found = read_rows("leash", uri)
-    assert (found.run_id, found.definition) == (parent, ABLATION)
-    assert [(each.run_id, each.seed) for each in found.children] == [(other, 0), (again, 1)]
-    assert found.children[1].rows.to_dict() == {"val/accuracy": {0: 0.3}}
-    assert found.children[1].problems.to_dict("index") == {0: {"p0": 0.5, "p1": 1.0}}
-    assert found.repeated == ["leash-tight-seed1"]
-    assert "Trained more than once, the newest entry counts: leash-tight-seed1" in render(found, "report.csv")
+    found = read_rows("leash", tmp_path)
+    assert (found.run_id, found.definition, found.command_line) == ("parent", ABLATION, "rollout.n=4")
+    first, second = found.children
+    told = [(each.run_id, each.seed, each.code_version) for each in found.children]
+    assert told == [(None, 0, "9"), ("abc", 1, "9")]
+    assert (second.settings["rollout.n"], first.rows.empty) == ("4", True)
+    assert second.rows.to_dict("index") == {0: metrics}
+    assert second.problems.to_dict("index") == {0: {"p0": 0.5, "p1": 1.0}}
+    page = render(found, "report.csv")
+    assert "Not started: loose, seed 0" in page
+    with pytest.raises(ConfigError, match=r"holds no ablation 'lash' .* \(did you mean leash\?\)"):
+        read_rows("lash", tmp_path)
 
 
 def test_what_was_decided_before_the_first_child_started_stays(tmp_path: Path) -> None:
