@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AliasChoices, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from ares.config import (
     PROFILES,
@@ -60,9 +60,9 @@ class Ablation(Strict):
     """train.seed of each child of a variant. Intervals and claims need two or more."""
     baseline: Name | None = None
     """The variant that each other one is compared with, seed by seed. None: the first one."""
-    primary: str = Field("val/accuracy", validation_alias=AliasChoices("primary", "metric"))
+    primary: str = "val/accuracy"
     """The metric that a claim is made about, at the last step; `area/METRIC`: its mean over the tokens sampled on the
-    way. It is stored before the first child starts, and stays. (`metric` in files of before 2026-11-23.)"""
+    way. It is stored before the first child starts, and stays."""
     maximise: bool = True
     """Whether more of the metric is better."""
     no_worse: dict[str, Annotated[float, Field(gt=0)]] = Field({})
@@ -103,9 +103,9 @@ class Ablation(Strict):
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """What is fixed before the first child starts, as JSON holds it."""
-        named = self.model_dump(mode="json", include={"primary", "maximise", "no_worse", "interaction"})
-        return named | {"baseline": self.against}
+        """What is fixed before the first child starts."""
+        named = ("primary", "maximise", "no_worse", "interaction")
+        return {name: getattr(self, name) for name in named} | {"baseline": self.against}
 
     @property
     def judged(self) -> set[str]:

@@ -109,8 +109,8 @@ def weigh_area(tokens: pd.Series, limit: float) -> pd.Series:
 
 def find_last_step(ablation: AblationRows) -> int | None:
     """The step at which children are compared: the last at which any child has the compared metric."""
-    steps = [child.last_step(ablation.definition.metric) for child in ablation.children]
-    return max((step for step in steps if step is not None), default=None)
+    rows = [child.rows.get(ablation.definition.metric, pd.Series(dtype=float)) for child in ablation.children]
+    return max((int(step) for each in rows for step in each.dropna().index), default=None)
 
 
 def find_finished(ablation: AblationRows) -> list[tuple[ChildRows, int]]:

@@ -73,13 +73,11 @@ def render(ablation: AblationRows, rows_name: str, picture: str = "") -> str:
     last, measures = find_last_step(ablation), list_measures(definition.primary, ablation.logged)
     wanted = [(variant, seed) for variant in definition.variants for seed in definition.seeds]
     here = {child.key for child in ablation.children}
-    # Unfinished children would cut the curves' means short.
-    complete = {child.variant for child in finished}
-    drawn = {
-        variant: [child.rows for child in ablation.children if child.variant == variant
-                  and (child in finished or variant not in complete)]
-        for variant in definition.variants
-    }  # fmt: skip
+    unfinished = [child for child in ablation.children if child not in finished]
+    drawn = {}
+    for variant in definition.variants:  # unfinished children would cut the curves' means short
+        complete, others = ([each.rows for each in some if each.variant == variant] for some in (finished, unfinished))
+        drawn[variant] = complete or others
     window = max(1, (last or 0) // 20)
     panels = [(measure.metric, measure.title, window) for measure in measures[2:]
               if measure.how in ("tail", "mean") and measure.metric != definition.metric]  # fmt: skip
@@ -94,8 +92,8 @@ def render(ablation: AblationRows, rows_name: str, picture: str = "") -> str:
         last=last,
         conclusion=conclude(ablation),
         colors={variant: PALETTE[place % len(PALETTE)] for place, variant in enumerate(definition.variants)},
-        settings=tabulate_settings(ablation),
-        unfinished=[child for child in ablation.children if child not in finished],
+        settings=ablation.find_differing_settings().fillna("–"),
+        unfinished=unfinished,
         missing=[f"{variant}, seed {seed}" for variant, seed in wanted if (variant, seed) not in here],
         versions=sorted({child.code_version for child in ablation.children}),
         at_the_end=tabulate_measures(ablation, measures),
@@ -108,13 +106,6 @@ def render(ablation: AblationRows, rows_name: str, picture: str = "") -> str:
         page=mlflow_page(ablation.uri, runs_directory()),
         rows_name=rows_name,
     )  # fmt: skip
-
-
-def tabulate_settings(ablation: AblationRows) -> Table:
-    """The settings in which variants differ."""
-    table = ablation.find_differing_settings().fillna("–")
-    return [(Cell(str(name)), {str(variant): Cell(str(value)) for variant, value in values.items()})
-            for name, values in table.iterrows()]  # fmt: skip
 
 
 def tabulate_measures(ablation: AblationRows, measures: list[Measure]) -> Table:

@@ -4,6 +4,7 @@ MLflow has the same rows. Not covered: what the values mean (ares/ablations/meas
 """
 
 import json
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pandas as pd
 
 from ares.ablations.definition import Ablation
 from ares.config import ConfigError, from_dict, nearest, result_settings
-from ares.store import Commit, RunStore
+from ares.store import Commit, DamagedArtifact, RunStore
+
+logger = logging.getLogger(__name__)
 
 TOKENS = "perf/total_num_tokens"
 """Sampled tokens of a step."""
@@ -42,11 +45,6 @@ class ChildRows:
     def key(self) -> Key:
         """Variant and seed."""
         return self.variant, self.seed
-
-    def last_step(self, metric: str) -> int | None:
-        """The last step with a row of the metric."""
-        steps = self.rows.get(metric, pd.Series(dtype=float)).dropna().index
-        return int(steps[-1]) if len(steps) else None
 
     def tokens_at(self, step: int) -> float:
         """Tokens sampled up to the end of a step, including the bootstrap."""
@@ -124,6 +122,10 @@ def _read_child(store: RunStore, variant: str, seed: int) -> ChildRows:
 
 
 def _read_problems(store: RunStore, commit: Commit) -> pd.Series:
-    """The accuracy on each held-out problem of an evaluation."""
-    scored = store.read_rows(commit.artifacts["evaluation"]).dropna(subset="accuracy")
+    """The accuracy on each held-out problem of an evaluation; empty, with a warning, if its file is lost."""
+    try:
+        scored = store.read_rows(commit.artifacts["evaluation"]).dropna(subset="accuracy")
+    except DamagedArtifact as error:
+        logger.warning("%s, step %d: values by problem are left out: %s", store.name, commit.step, error)
+        return pd.Series(dtype=float)
     return scored["accuracy"].astype(float).groupby(scored["id"]).mean()

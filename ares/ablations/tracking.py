@@ -24,11 +24,9 @@ class TrackingError(UserError, RuntimeError):
 
 def check_fixed(ablation: Ablation, folder: Path) -> None:
     """Raise ConfigError if what a started ablation is judged by has changed."""
-    stored = read_file(folder)
-    if stored.get("baseline", "") is None:  # of before 2026-11-25, when one could be judged without
-        del stored["baseline"]
-    changed = [f"{name}: {stored[name]!r} → {value!r}" for name, value in ablation.fixed.items()
-               if name in stored and stored[name] != value]  # fmt: skip
+    stored = read_file(folder).get("definition")
+    before = ablation.fixed if stored is None else Ablation.model_validate(stored).fixed
+    changed = [f"{name}: {before[name]!r} → {now!r}" for name, now in ablation.fixed.items() if now != before[name]]
     if changed:
         raise ConfigError(
             f"Ablation {ablation.name!r} was started, and by what it is judged was decided then:\n  "
@@ -61,7 +59,7 @@ class ParentRun:
             self.id = str(run.info.run_id)
             mine = {"mlflow_uri": self.uri, "mlflow_experiment_id": experiment, "mlflow_run_id": self.id}
             started = {"definition": ablation.model_dump(mode="json"), "command_line": " ".join(extra)}
-            RunStore(folder).write_json(FILE, mine | started | ablation.fixed)  # before the first child starts
+            RunStore(folder).write_json(FILE, mine | started)  # before the first child starts
             client.set_terminated(self.id, "RUNNING")
         page = mlflow_page(self.uri, folder.parent)
         self.page = None if page is None else f"{page}/#/experiments/{experiment}/runs/{self.id}"

@@ -3,8 +3,6 @@
 import ast
 import itertools
 import random
-import re
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
@@ -12,7 +10,7 @@ import pytest
 
 from examples.tiny import skills
 from examples.tiny.families import FAMILIES, SECRET, Family
-from examples.tiny.problems import TESTS, Split
+from examples.tiny.problems import TESTS
 from examples.tiny.programs import (
     CONSTANTS,
     GUESSED,
@@ -38,11 +36,6 @@ from sandbox import Program, SandboxPool, Verdict
 def pool() -> Iterator[SandboxPool]:
     with SandboxPool(num_workers=2, min_isolation="none") as pool:
         yield pool
-
-
-@pytest.fixture(scope="module")
-def split() -> Split[Problem]:
-    return split_programs(random.Random(3), 4000)
 
 
 def judge(pool: SandboxPool, problems: list[Problem], sources: list[str]) -> list[Verdict]:
@@ -75,14 +68,6 @@ def test_a_slip_is_one_place(family: Family) -> None:
     assert family.slipped_lines != family.lines
     assert ("{k}" in family.description) == (family.tells is None)
     assert "{k}" in "".join(family.lines)
-
-
-def test_families_and_prompts_differ() -> None:
-    assert len({family.name for family in FAMILIES}) == len({family.description for family in FAMILIES}) == 22
-    assert Counter(family.level for family in FAMILIES) == {1: 6, 2: 6, 3: 5, 4: 5}
-    prompts = [problem.prompt for problem in all_problems()]
-    assert len(set(prompts)) == len(prompts) == len(FAMILIES) * len(CONSTANTS) * len(NAMES)
-    assert all(re.fullmatch(r"Write \w+\([a-z, ]+\) that .+\.", prompt) for prompt in prompts)
 
 
 def test_every_problem_has_six_tests_of_which_no_constant_answer_passes_all() -> None:
@@ -132,25 +117,6 @@ def test_a_response_has_the_format_that_is_rewarded() -> None:
     assert response == "```python\ndef calc(x):\n    return abs(x - 3)\n```\n"
     assert code_format_score(response) == 1.0
     assert extract_code(response) == problem.solution
-
-
-def test_heldout_problems_occur_nowhere_in_training(split: Split[Problem]) -> None:
-    measured = {problem.prompt for problem in split.heldout}
-    assert len(measured) == len(split.heldout)
-    assert len({problem.prompt for problem in split.train}) == len(split.train)
-    assert measured.isdisjoint(problem.prompt for problem in split.train)
-    assert measured.isdisjoint(problem.prompt for problem, _ in split.examples)
-
-
-def test_sets_are_family_balanced_and_do_not_depend_on_the_examples(split: Split[Problem]) -> None:
-    names = [family.name for family in FAMILIES]
-    assert Counter(problem.family.name for problem in split.heldout) == dict.fromkeys(names, 8)
-    assert Counter(problem.family.name for problem in split.train) == dict.fromkeys(names, 30)
-    hard = split_programs(random.Random(3), 100, shares=HARD)
-    assert (hard.train, hard.heldout) == (split.train, split.heldout)
-    assert split_programs(random.Random(4), 100).heldout != split.heldout
-    with pytest.raises(ValueError, match="there are only 2112 problems"):
-        split_programs(random.Random(0), 1, train=2000, heldout=113)
 
 
 def test_a_secret_constant_shows_in_the_last_test_alone_and_a_slip_does_not_get_there() -> None:
@@ -203,16 +169,6 @@ def four_parts(begins: str = "", constants: tuple[int, ...] = (5, 3, 7, 2)) -> s
     return skills.Problem(tuple(zip(SKILLS[:PARTS], constants, strict=True)), "calc", begins)
 
 
-def test_a_prompt_names_each_part_with_its_constant() -> None:
-    assert four_parts("In haste. ").prompt == (
-        "In haste. Write calc(x) that returns the distance of x from 5, tells whether x is at least 3, "
-        "limits x to at most 7, returns how often 2 fits into x."
-    )
-    assert four_parts().solution == "def calc(x):\n    return [abs(x - 5), x >= 3, min(x, 7), x // 2]\n"
-    assert four_parts().test_cases == four_parts("In haste. ").test_cases
-    assert four_parts().family.name == "divisible"
-
-
 def test_each_test_passes_with_its_own_skill_and_asks_for_no_other(pool: SandboxPool) -> None:
     combinations = [slips for count in range(PARTS + 1) for slips in itertools.combinations(SKILLS[:PARTS], count)]
     tests = four_parts().test_cases
@@ -239,13 +195,3 @@ def test_examples_are_as_right_as_their_prompt_asks_part_by_part() -> None:
             part = skill.lines[0].removeprefix("return ").replace("{k}", str(constant))
             assert sum(part in str(program) for program in drawn) / 3000 == pytest.approx(share, abs=0.03)
     assert solved["With care. "] > 4 * solved[""] > 16 * solved["In haste. "]
-
-
-def test_held_out_problems_are_taught_under_no_beginning() -> None:
-    split = skills.split_skills(random.Random(1), 3000, train=300, heldout=120)
-    measured = {each.prompt for each in split.heldout}
-    assert len(measured) == 120
-    assert measured.isdisjoint(each.prompt for each in split.train)
-    assert measured.isdisjoint(each.prompt.removeprefix(each.begins) for each, _ in split.examples)
-    assert Counter(each.begins for each, _ in split.examples).keys() == RIGHT.keys()
-    assert {each.begins for each in split.train + split.heldout} == {""}

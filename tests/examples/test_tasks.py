@@ -1,9 +1,9 @@
 """Warm starts: repeatable, and the shipped ones are what the seed gives and what the runs need."""
 
-import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,13 @@ from ares.grading import load_grader
 from ares.models import load_model
 from examples.tiny import CHECKPOINTS, learning, masked_model, models
 from examples.tiny.__main__ import main
+from examples.tiny.chains import split_chains, split_graded
 from examples.tiny.learning import Lesson
 from examples.tiny.models import build_tokenizer
 from examples.tiny.one_liners import split_one_liners
-from examples.tiny.programs import all_problems, respond
+from examples.tiny.problems import Split
+from examples.tiny.programs import all_problems, respond, split_programs
+from examples.tiny.skills import split_skills
 from examples.tiny.tasks import TASKS, CausalTask, MaskedTask, build, texts_of_examples
 
 
@@ -68,6 +71,38 @@ def test_the_same_seed_gives_the_same_bits_and_leaves_the_global_generators(
     assert files == sorted(path.name for path in tmp_path.iterdir())
     for file in files:
         assert (expected / file).read_bytes() == (tmp_path / file).read_bytes(), file
+
+
+SPLITS: dict[str, Callable[[random.Random], Split[Any]]] = {
+    "graded": partial(split_graded, examples=4000),
+    "chains": partial(split_chains, examples=4000),
+    "programs": partial(split_programs, examples=4000),
+    "skills": partial(split_skills, examples=3000),
+    "one_liners": split_one_liners,
+}
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_a_seed_gives_the_same_sets_and_what_is_measured_is_taught_nowhere(name: str) -> None:
+    one, again, other = (SPLITS[name](random.Random(seed)) for seed in (3, 3, 4))
+    assert one == again != other
+    train, measured = ({problem.prompt for problem in part} for part in (one.train, one.heldout))
+    assert (len(train), len(measured)) == (len(one.train), len(one.heldout))
+    taught = {problem.prompt.removeprefix(getattr(problem, "begins", "")) for problem, _ in one.examples}
+    assert measured.isdisjoint(train | taught)
+
+
+@pytest.mark.parametrize(
+    ("split", "told"),
+    [
+        (partial(split_graded, examples=4, train=4, heldout=400), "only about 54 different problems of this kind, 100"),
+        (partial(split_programs, examples=1, train=2000, heldout=113), "there are only 2112 problems"),
+        (partial(split_one_liners, train=4900, heldout=160), "there are only 4992 problems"),
+    ],
+)
+def test_more_problems_than_there_are_is_an_error(split: Callable[[random.Random], Split[Any]], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        split(random.Random(0))
 
 
 def test_another_seed_is_another_model(built: Built, tmp_path: Path) -> None:
@@ -132,35 +167,6 @@ def test_shipped_models_are_right_as_often_as_reinforcement_needs(name: str, lea
     finally:
         grader.close()
     assert least <= accuracy <= most
-
-
-REPORTS = {
-    "math": {"accuracy": (0.30, 0.45), "finished": (0.97, 1), "decision_share": (0.05, 0.5)},
-    "code": {"accuracy": (0.28, 0.42), "sparse": (0.8, 1), "dense": (0.95, 1)},
-    "code-hard": {"accuracy": (0.04, 0.11), "sparse": (0.25, 0.55), "dense": (0.95, 1)},
-    "code-skills": {"accuracy": (0.03, 0.12), "sparse": (0.0, 0.65), "dense": (0.95, 1)},
-}
-
-
-@pytest.mark.parametrize("folder", REPORTS)
-def test_the_shipped_figures_are_in_the_range_that_reinforcement_needs(folder: str) -> None:
-    """Sampled eight times; sparse, dense: the share of prompts whose samples differ in that reward."""
-    heldout = json.loads((CHECKPOINTS / folder / "warmstart.json").read_text(encoding="utf-8"))["heldout"]
-    figures = heldout.get("sampled", heldout) | heldout.get("groups_with_spread", {})
-    assert figures["samples_per_prompt"] == 8
-    for name, (least, most) in REPORTS[folder].items():
-        assert least <= figures[name] <= most, name
-    if folder in ("math", "code"):
-        assert min(figures["bucket_shares"].values()) >= 0.05
-
-
-def test_tiny_reason_checks_alike_at_every_level_and_needs_it_for_long_chains() -> None:
-    heldout = json.loads((CHECKPOINTS / "reason" / "warmstart.json").read_text())["heldout"]
-    checks = heldout["checks_by_level"].values()
-    assert max(checks) - min(checks) < 0.3
-    for level in "34":
-        assert heldout["accuracy_by_checks"][level]["1"] > heldout["accuracy_by_checks"][level]["0"] + 0.2
-    assert heldout["length_by_level"]["4"] > 2 * heldout["length_by_level"]["1"]
 
 
 def test_the_shipped_model_is_one_that_every_engine_takes() -> None:

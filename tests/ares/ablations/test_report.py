@@ -129,9 +129,10 @@ def test_the_file_needs_nothing_from_outside(tmp_path: Path) -> None:
     assert rows.name == "report.csv"
 
 
-def test_an_unfinished_child_is_reported() -> None:
+def test_an_unfinished_child_is_left_out_and_named() -> None:
     found = ablation()
     found.children[5] = child("tight", 2, 0.1, steps=4)
+    assert find_values(found, list_measures("val/accuracy", [])[0])["tight"].dropna().tolist() == FINAL["tight"][:2]
     assert "leash-tight-seed2 (last row at step 4)" in render(found, "report.csv")
     found.children[5] = replace(found.children[5], rows=pd.DataFrame())
     assert "leash-tight-seed2 (no row yet)" in render(found, "report.csv")
@@ -197,18 +198,17 @@ def test_rows_are_read_from_the_childrens_commits(tmp_path: Path) -> None:
     assert (second.settings["rollout.n"], first.rows.empty) == ("4", True)
     assert second.rows.to_dict("index") == {0: metrics}
     assert second.problems.to_dict("index") == {0: {"p0": 0.5, "p1": 1.0}}
-    page = render(found, "report.csv")
-    assert "Not started: loose, seed 0" in page
+    assert "Not started: loose, seed 0" in render(found, "report.csv")
+    (tmp_path / "leash-tight-seed1" / "evaluation.parquet").unlink()
+    lost = read_rows("leash", tmp_path).children[1]
+    assert (lost.rows.to_dict("index"), lost.problems.size) == ({0: metrics}, 0)
     with pytest.raises(ConfigError, match=r"holds no ablation 'lash' .* \(did you mean leash\?\)"):
         read_rows("lash", tmp_path)
 
 
 def test_what_was_decided_before_the_first_child_started_stays(tmp_path: Path) -> None:
     check_fixed(ABLATION, tmp_path)
-    for older in ({}, {"baseline": None}):  # of before 2026-11-23; of before 2026-11-25
-        (tmp_path / "ablation.json").write_text(json.dumps({"name": "leash", "mlflow_run_id": "x", **older}))
-        check_fixed(ABLATION, tmp_path)
-    (tmp_path / "ablation.json").write_text(json.dumps({"mlflow_run_id": "x", **ABLATION.fixed}))
+    (tmp_path / "ablation.json").write_text(json.dumps({"definition": ABLATION.model_dump(mode="json")}))
     check_fixed(ABLATION, tmp_path)
     for change in ({"primary": "val/pass_at_n"}, {"maximise": False}, {"baseline": "tight"}, {"no_worse": {"x": 0.1}},
                    {"interaction": ("x", "y")}):  # fmt: skip
