@@ -5,6 +5,8 @@ import shlex
 import subprocess
 import sys
 
+import pytest
+
 from tests import fork_server, forked_python
 
 ON_IT = """
@@ -12,15 +14,23 @@ import sys
 import pytest
 from tests.gpu import separate_device
 separate_device.register()
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "tests/gpu/on_separate_device.py", "tests/gpu/test_device.py"]))
+files = ["tests/gpu/on_separate_device.py", "tests/gpu/test_device.py"]
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *files, "-k", {chosen!r}]))
 """
+OFTEN = "not (packed or bfloat16 or policy or after_a_checkpoint or plain_softmax or log_probs_of_the_learner)"
+"""Without what takes the same way as another one, at another precision for example."""
 
 
-def test_learner_and_engine_keep_to_their_device() -> None:
+@pytest.mark.parametrize("chosen", [OFTEN, pytest.param("", marks=pytest.mark.slow)], ids=["often", "all"])
+def test_learner_and_engine_keep_to_their_device(chosen: str) -> None:
     """In a process of its own: torch counts its devices once, before the first backward pass."""
     python = shlex.split(fork_server.python()) if forked_python.FORK_SERVER in os.environ else [sys.executable]
     ended = subprocess.run(
-        [*python, "-c", ON_IT], cwd=fork_server.REPOSITORY, capture_output=True, text=True, timeout=300
+        [*python, "-c", ON_IT.format(chosen=chosen)],
+        cwd=fork_server.REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "skipped" not in ended.stdout, ended.stdout
