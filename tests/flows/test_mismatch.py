@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import flows.evaluate
 from ares.evaluation import Evaluation, EvaluationRequest
@@ -30,8 +29,7 @@ def load_wrong_weights(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def wrong(self: PlainEngine, number: int, weights: dict[str, Any]) -> None:
         noise = np.random.default_rng(0)
-        off = {name: tensor + torch.tensor(noise.normal(0, 0.05, tensor.shape), dtype=tensor.dtype)
-               for name, tensor in weights.items()}  # fmt: skip
+        off = {name: array + noise.normal(0, 0.05, array.shape).astype(array.dtype) for name, array in weights.items()}
         await load_weights(self, number, off if number == version else weights)
 
     monkeypatch.setattr(PlainEngine, "load_weights", wrong)
