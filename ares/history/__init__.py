@@ -5,7 +5,8 @@ settings would have made of one update. Not covered: whether two runs differ (ar
 (ares/reports/samples.py).
 """
 
+from ares.history.ledger import draws, ledger
 from ares.history.replay import Update, replay
 from ares.history.rescore import Judged, Rescore
 
-__all__ = ["Judged", "Rescore", "Update", "replay"]
+__all__ = ["Judged", "Rescore", "Update", "draws", "ledger", "replay"]

@@ -1,4 +1,4 @@
-"""`ares data`: is a data set fit to train on."""
+"""`ares data`: is a data set fit to train on, and what has a run made of its own."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ares.printable import printable
-from flows.cli.command import Overrides, console, errors, next_step, show_table
+from flows.cli.command import Overrides, RunName, console, errors, next_step, show_table
 from flows.cli.completion import profile_names
 
 if TYPE_CHECKING:
@@ -84,6 +84,31 @@ def check(
             fitting = profile if profile != "base" else "code" if code else "PROFILE"
             next_step(f"ares train {fitting} {shlex.join(given)}")
     raise typer.Exit(0 if report.good else 1)
+
+
+@app.command()
+def used(
+    run: RunName,
+    out: Annotated[Path | None, typer.Option(help="Write the table to this .csv file.")] = None,
+) -> None:
+    """What a run has made of its train set: each problem, how often drawn and trained on, with what accuracies."""
+    from ares.history import ledger
+    from ares.store import runs_directory
+
+    table = ledger(run, runs_directory())
+    drawn = table["drawn"]
+    console.print(f"{len(table)} problems: {int((drawn == 0).sum())} never drawn, {int((drawn == 1).sum())} once, "
+                  f"{int((drawn > 1).sum())} more often", markup=False)  # fmt: skip
+    console.print(f"{int(drawn.sum())} groups drawn, {int(table['trained'].sum())} trained on", markup=False)
+    often = table[drawn == drawn.max()] if drawn.max() else table.head(0)
+    hardest = often.sort_values("mean").head(ROWS)
+    cells = [[f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()]
+             for row in hardest.reset_index().to_dict("records")]  # fmt: skip
+    if cells:
+        show_table(f"of those drawn most often, the hardest {len(cells)}", list(hardest.reset_index()), cells)
+    if out is not None:
+        table.to_csv(out)
+        console.print(f"all: {out}", markup=False)
 
 
 def _looked_at(config: "Config", model: str | None, against: list[str]) -> "CheckReport":
