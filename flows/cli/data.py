@@ -105,7 +105,7 @@ def used(
     cells = [[f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()]
              for row in hardest.reset_index().to_dict("records")]  # fmt: skip
     if cells:
-        show_table(f"of those drawn most often, the hardest {len(cells)}", list(hardest.reset_index()), cells)
+        show_table(f"of those drawn most often, the hardest {len(cells)}", ["id", *map(str, hardest.columns)], cells)
     if out is not None:
         table.to_csv(out)
         console.print(f"all: {out}", markup=False)
