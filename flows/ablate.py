@@ -52,8 +52,6 @@ LOOK_SECONDS = 1.0
 """Between looks at the running children's commits, for the display and for a bootstrap that another child waits for."""
 LOGS = "logs"
 """Folder of the children's output, in the ablation's."""
-VERDICTS = "verdicts.sqlite"
-"""File of verdicts that children share, in the ablation's folder."""
 STOP_SECONDS = 15.0
 """Time for a child to stop before it is killed."""
 
@@ -235,8 +233,6 @@ async def train_child(child: Child, parent_run: str, folder: Path) -> None:
     tags = {"ares.ablation": child.config.tracking.experiment, "ares.variant": child.variant,
             "ares.seed": str(child.seed)}  # fmt: skip
     given = {"tracking.parent_run": parent_run, "tracking.tags": tags}
-    if child.config.reward.judges_programs:
-        given["reward.code.verdicts"] = str((folder / VERDICTS).absolute())
     # As a service of this process: if this one is killed, it ends too, and resumes from its last commit.
     command = [sys.executable, "-P", "-m", service.__name__, str(os.getpid()), "flows.cli", "train", child.profile,
                *child.overrides,

@@ -27,8 +27,7 @@ from ares.config import (
 from ares.store import RULE, is_name
 
 ABLATIONS = PROFILES / "ablations"
-OWN = ("train.seed", "train.tokens", "tracking.experiment", "tracking.parent_run", "tracking.tags",
-       "reward.code.verdicts")  # fmt: skip
+OWN = ("train.seed", "train.tokens", "tracking.experiment", "tracking.parent_run", "tracking.tags")
 """Settings that the ablation sets in every child."""
 AREA = "area/"
 """Prefix of a metric's mean over the tokens sampled on the way."""

@@ -61,8 +61,6 @@ class CodeConfig(Strict):
     """Sandbox processes. None: one per core."""
     min_isolation: Literal["standard", "none"] = Field("standard", json_schema_extra=NO_EFFECT)
     """The least isolation that programs run with (docs/sandbox.md)."""
-    verdicts: str | None = Field(None, json_schema_extra=NO_EFFECT)
-    """File of verdicts that this run shares with others, as the children of an ablation do. None: not shared."""
 
 
 def _several_or_one(names: tuple[str, ...] | str) -> tuple[str, ...] | str:

@@ -1,7 +1,7 @@
 """Grading programs: extracted from responses, judged in the sandbox while other responses are still being generated.
 
 Covered: extracting a response's program; where it is judged (this machine, the nodes of a Ray cluster, rented
-machines); one verdict for identical programs of a step, or of several runs; reference solutions. Not covered: what a
+machines); one verdict for identical programs of a step; reference solutions. Not covered: what a
 verdict is worth (rewards/shaping.py), reading tests from data sets (ares/data/code.py), whether tests tell a right
 program from a wrong one (`ares data check`).
 """
@@ -9,7 +9,6 @@ program from a wrong one (`ares data check`).
 import os
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Protocol
 
 import pandas as pd
@@ -17,7 +16,6 @@ import pandas as pd
 from ares.config import CodeConfig, RewardConfig
 from ares.data import DataError, Problems, packages_of, program
 from ares.grading.grader import ID_COLUMNS, Grader
-from ares.grading.shared_verdicts import SharedVerdicts
 from rewards.code import code_format_score, extract_code, no_code_verdict
 from rewards.thinking import without_thinking
 from sandbox import Program, Verdict, packages, weighed
@@ -49,7 +47,6 @@ class CodeGrader(Grader):
         self.config = config.code
         self._verdicts: dict[Hashable, Future[Verdict]] = {}
         self._pool: ProgramJudge | None = None
-        self._shared: SharedVerdicts | None = None
         self._packages = self.config.packages
 
     def expect(self, *problems: pd.DataFrame | None) -> str:
@@ -62,9 +59,6 @@ class CodeGrader(Grader):
     def start(self) -> None:
         """Start the sandbox. Raises SandboxUnavailable, with the remedy."""
         self._pool, workers = _open(self.config, self._packages)
-        if self.config.verdicts is not None:
-            where = [self.config.provider, self.config.min_isolation, packages.find(self._packages).digest]
-            self._shared = SharedVerdicts(Path(self.config.verdicts), " ".join(where))
         self._threads = ThreadPoolExecutor(workers * _QUEUED_PER_WORKER, thread_name_prefix="judging")
 
     def anticipate(self, rows: pd.DataFrame) -> None:
@@ -103,8 +97,6 @@ class CodeGrader(Grader):
         if self._pool is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._pool.close()
-        if self._shared is not None:
-            self._shared.close()
 
     def _submit(self, row: dict[Any, Any]) -> "Future[Verdict]":
         source = written(row)
@@ -117,17 +109,11 @@ class CodeGrader(Grader):
         return self._verdicts[key]
 
     def _judge(self, row: dict[Any, Any], source: str | None) -> Verdict:
-        """The verdict on a response's program: one that another run has stored, or a new one."""
+        """The verdict on a response's program."""
         if source is None:
             return no_code_verdict(len(row["test_cases"]) + len(row["stdin_tests"]))
         assert self._pool is not None, "the sandbox was not started"
-        job = program(row, source, self.config.cpu_seconds, self.config.memory_mb)
-        known = None if self._shared is None else self._shared.find(job)
-        if known is not None:
-            return known
-        (verdict,) = self._pool.run([job])
-        if self._shared is not None:
-            self._shared.add(job, verdict)
+        (verdict,) = self._pool.run([program(row, source, self.config.cpu_seconds, self.config.memory_mb)])
         return verdict
 
 

@@ -271,7 +271,7 @@ NO_EFFECT = {
     "tracking.parent_run", "tracking.tags",
     "rollout.vllm.cpu_cache_gib", "rollout.vllm.gpu_memory", "rollout.max_mismatch", "rollout.placement",
     "learner.offload_optimizer",
-    "reward.code.provider", "reward.code.workers", "reward.code.min_isolation", "reward.code.verdicts",
+    "reward.code.provider", "reward.code.workers", "reward.code.min_isolation",
 }  # fmt: skip
 
 

@@ -65,6 +65,15 @@ def test_what_changes_rounding_alone_may_change_when_it_is_asked_for_and_is_reco
     Run.open(smaller, "here", place / "runs")  # from now on they are its settings
 
 
+def test_a_setting_of_an_earlier_version_that_changed_no_result_is_passed_over(place: Path) -> None:
+    run = bootstrapped(place)
+    written = run.store.read_run()
+    written["config"]["reward"]["code"]["verdicts"] = "verdicts.sqlite"
+    run.store.write_run(written)
+    assert read_config(run.store) == settings(place)
+    Run.open(settings(place), "here", place / "runs")
+
+
 CHANGES = {"reward.py": INVERTED, "triggers.txt": "2\n"}
 
 
