@@ -40,12 +40,11 @@ class Proposal:
 
 @dataclass(frozen=True)
 class FinishedCanvas:
-    """A finished canvas [B, K]: tokens, and for each its log-prob, entropy and step at which it was unmasked."""
+    """A finished canvas [B, K]: tokens, and for each its log-prob and entropy."""
 
     tokens: Tensor
     log_probs: Tensor
     entropies: Tensor
-    uncovered_at: Tensor
 
 
 def uncovered_share(step: int, steps: int) -> float:
@@ -123,7 +122,6 @@ def denoise(
     """
     canvas = torch.full(shape, mask_id, device=device)
     log_probs, entropies = torch.zeros(shape, device=device), torch.zeros(shape, device=device)
-    uncovered_at = torch.zeros(shape, dtype=torch.long, device=device)
     for step in range(settings.steps):
         masked = canvas == mask_id
         share = uncovered_share(step, settings.steps)
@@ -137,8 +135,7 @@ def denoise(
         taken = take[masked]
         canvas[take] = proposed.tokens[taken]
         log_probs[take], entropies[take] = proposed.log_probs[taken], proposed.entropies[taken]
-        uncovered_at[take] = step
-    return FinishedCanvas(canvas, log_probs, entropies, uncovered_at)
+    return FinishedCanvas(canvas, log_probs, entropies)
 
 
 def _propose_all(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_id: int) -> Proposal:

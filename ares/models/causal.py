@@ -5,7 +5,7 @@ allow that, each row is a sequence of its own, padded on the right, for which ca
 covered: models that change hidden states before the head or cap logits after it (refused at loading).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -20,7 +20,7 @@ from ares.config import DataConfig, ModelConfig
 from ares.models.architecture import ModelError, logit_scale, read_settings, refuse_softcaps
 from ares.models.packed_attention import can_regroup, narrow_windows, no_mask, regroup
 from ares.models.packing import Layout, RowSizes, layout
-from ares.models.policy_model import Pass, ReferenceModel, TokenLogProbs
+from ares.models.policy_model import Pass, PolicyModel, ReferenceModel, TokenLogProbs
 from ares.models.sharding import GatheredModel
 from ares.models.weights import read_weights
 
@@ -28,8 +28,8 @@ Decode = Callable[..., Tensor]
 """(ids [sequences, width], layout, batch) → hidden states [sequences, width, H]; rows do not attend to each other."""
 
 
-class LanguageModel:
-    """A transformers causal LM split into decoder and head; a PolicyModel."""
+class LanguageModel(PolicyModel):
+    """A transformers causal LM split into decoder and head."""
 
     def __init__(self, model: Any, compute_dtype: torch.dtype) -> None:
         self.model = model
@@ -68,11 +68,6 @@ class LanguageModel:
         """Hidden states of one row ids [1, N] that is not packed."""
         return self.decode(ids, layout(RowSizes.alone(torch.tensor([ids.shape[1]])), pack=False).to(ids.device))
 
-    def frozen(self) -> Self:
-        """Turned into a reference: never trained, its parameters in the type it computes in."""
-        freeze(self.model, self.compute_dtype)
-        return self
-
     def token_log_probs(self, batch: Pass, temperature: float) -> TokenLogProbs:
         """Log-prob of each response token and entropy of its distribution (nats), at a temperature."""
         return TokenLogProbs(*self.whole(partial(self._log_probs_and_entropies, batch, temperature)))
@@ -83,11 +78,6 @@ class LanguageModel:
         weight = self.head.weight.to(self.compute_dtype)
         hidden = hidden.to(self.compute_dtype)
         return logprobs_and_entropy(hidden, weight, targets, self.head_bias(), temperature / self.logit_scale)
-
-    def on_device(self, rows: DataProto) -> Pass:
-        """Rows as `token_log_probs` takes them: tensors by name."""
-        tensors: Pass = rows.batch.to(self.head.weight.device)
-        return tensors
 
     def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
         """Hidden states of laid-out rows, as text_decode's."""
@@ -101,18 +91,6 @@ class LanguageModel:
         """Sizes of the rows of a batch or a pass: prompts [B, P], attention_mask [B, P+L]."""
         tensors = batch.batch if isinstance(batch, DataProto) else batch
         return row_sizes(tensors["prompts"], tensors["attention_mask"])
-
-    def views(self, batch: DataProto, seed: int, step: int, iterations: int) -> list[DataProto]:
-        """Every iteration of an update sees the same batch."""
-        return [batch]
-
-    def collected(self, views: list[DataProto], measured: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-        """The measurements of the only view."""
-        return measured[0]
-
-    def for_iteration(self, batch: DataProto, iteration: int) -> DataProto:
-        """The batch itself."""
-        return batch
 
     def exact_kl(self, reference: ReferenceModel, batch: Pass, temperature: float) -> Tensor:
         """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
@@ -128,9 +106,7 @@ class LanguageModel:
         return nn.functional.pad(hidden, (0, 1), value=1.0), torch.cat([self.head.weight, bias[:, None]], 1)
 
     def _response_hidden(self, batch: Pass) -> Tensor:
-        device = self.head.weight.device.type
-        with torch.autocast(device, torch.bfloat16, enabled=self.compute_dtype is torch.bfloat16):
-            return response_hidden(self.decode, batch, self.row_sizes(batch), self.packs)
+        return response_hidden(self.decode, batch, self.row_sizes(batch), self.packs, self.compute_dtype)
 
 
 class Critic(nn.Module):
@@ -153,9 +129,7 @@ class Critic(nn.Module):
     def values(self, batch: Any) -> Tensor:
         """Value before each response token: [N], row after row."""
         sizes = row_sizes(batch["prompts"], batch["attention_mask"])
-        device = self.head.weight.device.type
-        with torch.autocast(device, torch.bfloat16, enabled=self.compute_dtype is torch.bfloat16):
-            hidden = response_hidden(self.decode, batch, sizes, self.packs)
+        hidden = response_hidden(self.decode, batch, sizes, self.packs, self.compute_dtype)
         return self.head(hidden.float())[:, 0]
 
 
@@ -175,11 +149,11 @@ def row_sizes(prompts: Tensor, attention_mask: Tensor) -> RowSizes:
     return RowSizes(attention_mask.sum(1), shown.sum(1), other.cumsum(0))
 
 
-def response_hidden(decode: Decode, batch: Any, sizes: RowSizes, pack: bool) -> Tensor:
+def response_hidden(decode: Decode, batch: Any, sizes: RowSizes, pack: bool, dtype: torch.dtype) -> Tensor:
     """Hidden states that predict the response tokens, row after row: [N, H].
 
     batch: prompts [B, P] (left-padded), responses [B, L] (right-padded), attention_mask [B, P+L], response_mask [B, L].
-    `pack`: pack the rows into one sequence (`prepare_packing` says whether the decoder allows it).
+    `pack`: pack the rows into one sequence (`prepare_packing` says whether the decoder allows it). dtype: of products.
     """
     mask = batch["attention_mask"].bool()
     # On the CPU: it depends on many small sizes, and a GPU would be waited for each time.
@@ -193,7 +167,8 @@ def response_hidden(decode: Decode, batch: Any, sizes: RowSizes, pack: bool) -> 
     predicts = (offset >= 0) & (offset < response[laid.row])
     wanted = batch["response_mask"].bool()[laid.row[predicts], offset[predicts]]
     chosen = laid.place[predicts][wanted]  # indexing by a mask waits for the GPU, so before the pass
-    return decode(ids.view(laid.sequences, laid.width), laid, batch).flatten(0, 1)[chosen]
+    with torch.autocast(mask.device.type, torch.bfloat16, enabled=dtype is torch.bfloat16):
+        return decode(ids.view(laid.sequences, laid.width), laid, batch).flatten(0, 1)[chosen]
 
 
 LARGE_LOGIT = 1e3
@@ -312,16 +287,6 @@ def set_mode(model: Any, config: ModelConfig) -> None:
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     model.train(config.gradient_checkpointing)
-
-
-def freeze(model: nn.Module, dtype: torch.dtype) -> None:
-    """Freeze a model and cast its parameters, in place.
-
-    Buffers stay as they are: rotary frequencies rounded to bfloat16 are off by a radian at position 1,000.
-    """
-    model.eval().requires_grad_(False)
-    for parameter in model.parameters():
-        parameter.data = parameter.data.to(dtype)
 
 
 def without_dropout(settings: PretrainedConfig) -> PretrainedConfig:

@@ -20,18 +20,17 @@ from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
 from ares.models.architecture import ModelError, read_settings, refuse_softcaps
-from ares.models.causal import check_head, freeze, set_mode, without_dropout
+from ares.models.causal import check_head, set_mode, without_dropout
 from ares.models.packing import RowSizes
-from ares.models.policy_model import Pass, ReferenceModel, TokenLogProbs
+from ares.models.policy_model import Pass, PolicyModel, TokenLogProbs
 from ares.models.weights import read_weights
 
 PER_ITERATION = "iteration_"
 """Prefix of fields [B, I, …] with a value for each iteration of an update."""
 
 
-class MaskedLanguageModel:
-    """A transformers masked-diffusion LM (as Dream: logit j − 1 predicts token j) split into decoder and head; a
-    PolicyModel."""
+class MaskedLanguageModel(PolicyModel):
+    """A transformers masked-diffusion LM (as Dream: logit j − 1 predicts token j) split into decoder and head."""
 
     packs = False  # attention goes both ways, over padded rows
 
@@ -62,11 +61,6 @@ class MaskedLanguageModel:
         loaded._check_shape(config.path)
         return loaded
 
-    def frozen(self) -> Self:
-        """Turned into a reference: never trained, its parameters in the type it computes in."""
-        freeze(self.model, self.compute_dtype)
-        return self
-
     def views(self, batch: DataProto, seed: int, step: int, iterations: int) -> list[DataProto]:
         """The batch under each iteration's masks."""
         seeds = mask_seeds(seed, step, len(batch), iterations)
@@ -94,23 +88,10 @@ class MaskedLanguageModel:
                 fields[name] = batch.tensor(PER_ITERATION + name)[:, iteration]
         return DataProto.from_dict(fields, batch.non_tensor_batch, batch.meta_info)
 
-    def on_device(self, rows: DataProto) -> Pass:
-        """Rows as `token_log_probs` takes them: tensors by name."""
-        tensors: Pass = rows.batch.to(self.head.weight.device)
-        return tensors
-
     def row_sizes(self, batch: DataProto) -> RowSizes:
         """Sizes of rows; a row counts once for each masked version of it."""
         prompts = batch.tensor("attention_mask")[:, : batch.tensor("prompts").shape[1]].sum(1)
         return RowSizes.alone(self.passes * (prompts + batch.tensor("canvas").shape[1]))
-
-    def exact_kl(self, reference: ReferenceModel, batch: Pass, temperature: float) -> Tensor:
-        """Refused: raises ModelError."""
-        raise ModelError("masked-diffusion models have no exact KL over the vocabulary (algorithm.kl.penalty=full)")
-
-    def scored(self, batch: Pass) -> tuple[Tensor, Tensor]:
-        """Refused: only `exact_kl` needs it. Raises ModelError."""
-        raise ModelError("a masked-diffusion model's tokens have no one distribution")
 
     def token_log_probs(self, batch: Pass, temperature: float) -> TokenLogProbs:
         """Estimated log-prob of each response token, and its entropy (nats) in the first pass that masks it (by default

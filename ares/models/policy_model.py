@@ -1,8 +1,9 @@
-"""The interfaces of policy and reference models, whatever the family: causal, vision-language, masked-diffusion.
+"""Policy and reference models, whatever the family: their interfaces, and what is the same for all.
 
-Not covered: implementations (the modules beside this one), their table (ares/models/kinds.py).
+Not covered: the families (the modules beside this one), their table (ares/models/kinds.py).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
@@ -48,38 +49,66 @@ class ReferenceModel(Protocol):
         """Hidden states [N, H] of the response tokens and a weight [V, H] whose product is their logits."""
 
 
-class PolicyModel(ReferenceModel, Protocol):
-    """A model that is trained: float32 weights, computing in model.dtype."""
+class PolicyModel(ABC):
+    """A model that is trained: float32 weights, computing in `compute_dtype`. It is a ReferenceModel, too."""
 
+    model: Any
+    whole: nn.Module
+    head: Any
+    """The output head."""
+    compute_dtype: torch.dtype
     packs: bool
     """Whether rows may be packed into one sequence."""
     notes: list[str]
     """What a user should know of how the model is computed, said at the start."""
 
     @classmethod
+    @abstractmethod
     def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
-        """Load a model; `data` says how pictures are read. Raises ModelError."""
+        """Read the weights as float32; `data` says how pictures are read. Raises ModelError."""
 
     def frozen(self) -> Self:
-        """Turned into a reference, its parameters in the type it computes in."""
+        """Turned into a reference: never trained, its parameters in the type it computes in.
 
+        Buffers stay as they are: rotary frequencies rounded to bfloat16 are off by a radian at position 1,000.
+        """
+        self.model.eval().requires_grad_(False)
+        for parameter in self.model.parameters():
+            parameter.data = parameter.data.to(self.compute_dtype)
+        return self
+
+    @abstractmethod
     def row_sizes(self, batch: DataProto) -> RowSizes:
         """Sizes of rows in a pass."""
 
     def on_device(self, rows: DataProto) -> Pass:
-        """Rows as `token_log_probs` takes them."""
+        """Rows as `token_log_probs` takes them: tensors by name."""
+        tensors: Pass = rows.batch.to(self.head.weight.device)
+        return tensors
+
+    @abstractmethod
+    def token_log_probs(self, batch: Pass, temperature: float) -> TokenLogProbs:
+        """Log-prob of each response token and entropy of its distribution (nats), at a temperature."""
+
+    def scored(self, batch: Pass) -> tuple[Tensor, Tensor]:
+        """As of a ReferenceModel. Families without one distribution a token have none: the configuration refuses it."""
+        raise NotImplementedError
 
     def exact_kl(self, reference: ReferenceModel, batch: Pass, temperature: float) -> Tensor:
         """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
+        raise NotImplementedError
 
     def views(self, batch: DataProto, seed: int, step: int, iterations: int) -> list[DataProto]:
         """The batch as each iteration of an update sees it; one view if all see the same.
 
         seed, step: keys of random draws.
         """
+        return [batch]
 
     def collected(self, views: list[DataProto], measured: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
         """Measurements of each view ([B, L] by name) as fields of the batch."""
+        return measured[0]
 
     def for_iteration(self, batch: DataProto, iteration: int) -> DataProto:
         """The batch, with those fields, as one iteration of the update sees it."""
+        return batch
