@@ -183,15 +183,6 @@ def test_anchored_coefficients_neither_explode_nor_lock_at_zero():
     assert anchored.kl_coefs["easy"] > 0.01
 
 
-def test_a_controller_copies_what_it_is_given():
-    coefs, targets = ({"easy": 0.1, "medium": 0.1, "hard": 0.1} for _ in range(2))
-    controller = TokenLevelAdaptiveKLController(coefs, targets)
-    controller.update({"easy": 5.0}, {})
-    assert coefs == {"easy": 0.1, "medium": 0.1, "hard": 0.1}
-    coefs["easy"] = targets["easy"] = 9.0
-    assert controller.target_kls["easy"] == 0.1
-
-
 @quick
 @given(st.lists(kls, min_size=1, max_size=8), st.integers(0, 8))
 def test_round_trip_in_the_middle_changes_nothing(steps, cut):
@@ -282,13 +273,6 @@ def test_get_kl_controller():
         published.get_kl_controller(SimpleNamespace(kl_type="adaptve", **settings_))
     with pytest.raises(ValueError, match="no value for medium, hard"):
         published.get_kl_controller(SimpleNamespace(kl_type="fixed", kl_coef={"easy": 0.1}))
-
-
-def test_a_batch_shows_the_means_of_its_buckets():
-    seen = BatchKL.of(torch.tensor([0.1, 0.4, 0.2]), ["hard", "easy", "hard"])
-    assert (seen.mean, seen.rows) == (pytest.approx(0.7 / 3), 3)
-    assert seen.buckets == {"easy": pytest.approx(0.4), "hard": pytest.approx(0.15)}
-    assert seen.bucket_rows == {"easy": 1, "hard": 2}
 
 
 def test_hwe_tokens_get_the_relaxed_coefficient():

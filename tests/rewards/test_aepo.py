@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewards import aepo
-from rewards.shaping import soft_overlong
 
 quick = settings(max_examples=100, deadline=None)
 bucket = st.sampled_from(["easy", "medium", "hard"])
@@ -194,12 +193,3 @@ def test_format_accepts_the_published_language(response):
 def test_a_long_response_does_not_make_the_format_check_backtrack(response):
     """The published expression takes minutes to hours for these; a quadratic search would not end this test either."""
     assert aepo.format_reward(response) == 0.0
-
-
-@quick
-@given(st.lists(st.integers(0, 300), min_size=1), st.integers(0, 200), st.integers(0, 200))
-def test_soft_overlong_falls_from_zero_to_minus_one(lengths, room, cache):
-    values = soft_overlong(sorted(lengths), room + cache, cache)
-    assert (np.diff(values) <= 0).all()
-    assert (values <= 0).all()
-    assert (values >= -1).all()

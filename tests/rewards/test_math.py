@@ -183,11 +183,3 @@ def test_bad_inputs() -> None:
     for truth in (None, "", "  ", "\\boxed{}"):
         with pytest.raises(ValueError, match="row 0"):
             grade_answers(["a"], [truth])
-
-
-@pytest.mark.parametrize(
-    ("answer", "truth"),
-    [(r"{10^{2} \choose 2}", "4950"), (r"1+{2^{2} \choose 2}", "7"), (r"{\binom{3}{1} \choose 2}", "3")],
-)
-def test_the_operands_of_choose_may_have_braces(answer: str, truth: str) -> None:
-    assert grade_answers([rf"\boxed{{{answer}}}"], [truth]) == [1.0]

@@ -89,15 +89,6 @@ def test_a_problem_whose_tests_change_is_named_and_changes_nothing():
     assert rates.state_dict() == before
 
 
-def test_the_state_is_small():
-    rates = RunningPassRates(1.0, 0.1)
-    ids = list(range(1000))
-    rng = np.random.default_rng(0)
-    rates.update(ids * 4, list(rng.random((4000, 6)) < 0.5))
-    rates.update(ids * 4, list(rng.random((4000, 6)) < 0.5))
-    assert len(json.dumps(rates.state_dict())) < 50_000
-
-
 @quick
 @given(st.lists(batches(), min_size=1, max_size=6), st.integers(0, 6))
 def test_what_is_settled_is_not_written_again_and_counts_as_before(steps, cut):

@@ -134,11 +134,6 @@ def test_a_response_without_code_counts_as_no_python():
     assert shape_code_rewards("dense_linear", batch).tolist() == pytest.approx([-1.0, math.nan], nan_ok=True)
 
 
-def test_a_truncated_response_is_masked_even_where_it_passes():
-    batch = outcomes((None, [True, True], True))
-    assert all(np.isnan(reward(design, batch)).all() for design in DESIGNS)
-
-
 def test_late_efficiency_charges_long_responses_that_are_nearly_right():
     batch = outcomes(
         (None, [1] * 9 + [0], False),

@@ -146,16 +146,6 @@ def test_every_end_token_ends_a_response(reference: TransformersEngine) -> None:
         assert answer.finish_reason == ("stop" if ends else "length")
 
 
-def test_dropping_finished_rows_from_the_batch_changes_no_token(reference: TransformersEngine) -> None:
-    """A call of 40 drops rows several times; without end tokens, none is ever dropped."""
-    asked = requests(40)
-    endless = TransformersEngine(str(MODEL), "float32", "cpu", set(), PAD)
-    endless.load_weights(0, dict(reference.model.named_parameters()))
-    never_dropped = tokens(endless.generate(asked, SETTINGS))
-    for answer, kept in zip(reference.generate(asked, SETTINGS), never_dropped, strict=True):
-        assert answer.token_ids.tolist() == kept[: len(answer.token_ids)]
-
-
 def test_a_response_ends_with_the_token_that_completes_a_stop_string(reference: TransformersEngine) -> None:
     """Up to the stop string the tokens are those without stop strings: cut there, the texts are equal."""
     settings = SamplingSettings(1.0, 1.0, 40)
@@ -276,41 +266,30 @@ def test_the_global_generator_is_untouched(reference: TransformersEngine) -> Non
     assert torch.equal(before, torch.random.get_rng_state())
 
 
-@pytest.mark.parametrize(("configured", "expected"), [(None, {1}), (7, {1, 7}), ([1, 7, 8], {1, 7, 8})])
-def test_end_tokens_are_the_tokenizers_and_the_generation_configurations(
-    configured: int | list[int] | None, expected: set[int], tmp_path: Path
-) -> None:
-    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": configured}))
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2"}))
-    assert end_token_ids(str(tmp_path), tokenizer()) == expected
-
-
-@pytest.mark.parametrize("generation", [None, {}], ids=["no generation_config.json", "one without end tokens"])
 @pytest.mark.parametrize(
-    ("written", "expected"),
+    ("generation", "written", "expected"),
     [
-        ({"model_type": "llama"}, {END}),  # LlamaConfig's own end token, 2, is an ordinary one here
-        ({"model_type": "llama", "eos_token_id": None}, {END}),
-        ({"model_type": "llama", "eos_token_id": 7}, {END, 7}),
-        ({"model_type": "llama", "eos_token_id": [7, 8]}, {END, 7, 8}),
-        ({"model_type": "qwen2_vl", "text_config": {"eos_token_id": [7, 8]}}, {END, 7, 8}),
-        ({"model_type": "qwen2_vl", "eos_token_id": None, "text_config": {"eos_token_id": 7}}, {END, 7}),
-        ({"model_type": "llama", "eos_token_id": 7, "text_config": None}, {END, 7}),
+        ({"eos_token_id": None}, {"model_type": "qwen2"}, {END}),
+        ({"eos_token_id": 7}, {"model_type": "qwen2"}, {END, 7}),
+        ({"eos_token_id": [1, 7, 8]}, {"model_type": "qwen2"}, {END, 7, 8}),
+        ({"eos_token_id": [7]}, {"model_type": "llama", "eos_token_id": 9}, {END, 7}),
+        ({}, {"model_type": "llama", "eos_token_id": 7}, {END, 7}),
+        (None, {"model_type": "llama"}, {END}),  # LlamaConfig's own end token, 2, is an ordinary one here
+        (None, {"model_type": "llama", "eos_token_id": None}, {END}),
+        (None, {"model_type": "llama", "eos_token_id": [7, 8]}, {END, 7, 8}),
+        (None, {"model_type": "qwen2_vl", "text_config": {"eos_token_id": [7, 8]}}, {END, 7, 8}),
+        (None, {"model_type": "qwen2_vl", "eos_token_id": None, "text_config": {"eos_token_id": 7}}, {END, 7}),
+        (None, {"model_type": "llama", "eos_token_id": 7, "text_config": None}, {END, 7}),
     ],
 )
-def test_without_a_generation_configuration_the_models_own_end_tokens_count(
+def test_end_tokens_are_the_tokenizers_and_those_of_the_first_file_that_names_some(
     generation: dict[str, Any] | None, written: dict[str, Any], expected: set[int], tmp_path: Path
 ) -> None:
+    """generation_config.json (None: there is none), else config.json."""
     (tmp_path / "config.json").write_text(json.dumps(written))
     if generation is not None:
         (tmp_path / "generation_config.json").write_text(json.dumps(generation))
     assert end_token_ids(str(tmp_path), tokenizer()) == expected
-
-
-def test_a_generation_configuration_goes_before_the_models(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "eos_token_id": 9}))
-    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [7]}))
-    assert end_token_ids(str(tmp_path), tokenizer()) == {END, 7}
 
 
 @pytest.mark.filterwarnings("error")

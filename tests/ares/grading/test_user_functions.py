@@ -145,12 +145,6 @@ def test_a_broken_contract_stays_one(opened: Open) -> None:
     assert not raised_error.value.may_pass
 
 
-def test_what_a_function_changes_in_its_arguments_stays_with_it(opened: Open) -> None:
-    grader = opened("def f(completions, answer, **k):\n    answer[0].append('x')\n    return [1.0] * 3\n")
-    scores(grader)
-    assert ROWS["answer"].tolist() == [["1"], ["1"], ["2"]]
-
-
 def test_closing_ends_the_process(opened: Open, tmp_path: Path) -> None:
     note = tmp_path / "pid"
     grader = opened(f"import os\ndef f(solution_str, **k):\n    open({str(note)!r}, 'w').write(str(os.getpid()))\n")

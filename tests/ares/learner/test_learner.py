@@ -244,13 +244,6 @@ def test_micro_batches_of_another_size_give_the_same_update(aggregation: str, es
             torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-3)
 
 
-def test_each_global_batch_is_one_optimiser_step() -> None:
-    whole = learner("learner.global_batch_prompts=2")
-    halves = learner("learner.global_batch_prompts=1")
-    assert whole.update(shaped(whole, sampled())).metrics["actor/optimizer_steps"] == 1
-    assert halves.update(shaped(halves, sampled())).metrics["actor/optimizer_steps"] == 2
-
-
 @pytest.mark.parametrize("continued", [[], [0], [0, 1, 3]])
 def test_second_turns_are_in_the_optimiser_step_of_their_prompt(
     continued: list[int], monkeypatch: pytest.MonkeyPatch

@@ -121,14 +121,3 @@ def test_experts_are_refused_with_vllm(name: str, tmp_path: Path) -> None:
 
 def test_an_ordinary_rope_has_no_such_bound() -> None:
     check_architecture(config(f"model.path={MODEL}", "rollout.max_response_length=100000"))
-
-
-@pytest.mark.parametrize("name", ["Phi-3 with longrope", "Llama with dynamic rope"])
-def test_such_a_rope_gives_a_row_several_log_probs_beyond_its_window(name: str, tmp_path: Path) -> None:
-    """Why it is refused: a short row alone differs from the same row beside one that exceeds the window."""
-    policy = LanguageModel.load(settings(build(CAUSAL[name], tmp_path)), CPU)
-    with torch.no_grad():
-        whole = random_rows([48], [[500, 2100]])
-        alone = policy.token_log_probs(whole[:1], 1.0).log_probs
-        beside = policy.token_log_probs(whole, 1.0).log_probs[:500]
-    assert float((alone - beside).abs().mean()) > 0.1
