@@ -26,15 +26,6 @@ def version_masks(mask: Tensor) -> Tensor:
     return torch.stack([torch.ones_like(mask), mask, ~mask])
 
 
-def coupled_log_probs(full: Tensor, partial: Tensor, mask: Tensor, second: Tensor, third: Tensor) -> Tensor:
-    """(l₁ + w₂·l₂ or w₃·l₃)/2 (eq. 7): the log-prob under the full mask and that of the pass which masked the token.
-
-    full, partial: log-probs; mask: true where the second pass masked; second, third: weights 1/p and 1/(1 − p). All of
-    one shape, or broadcast to it.
-    """
-    return (full + torch.where(mask, second, third).to(partial.dtype) * partial) / 2
-
-
 Draw = Callable[[int], tuple[Tensor, Tensor]]
 """Draws the n-th random mask of a batch: each row's ratio [B, 1] and the mask, bool [B, K]."""
 
@@ -72,7 +63,7 @@ def coupled_pair(draw: Draw) -> MaskedPasses:
 
 
 def published_passes(draw: Draw, scale: float = 1.0) -> MaskedPasses:
-    """Full mask and coupled pair with the weights of `coupled_log_probs` (eq. 7): in total 1.5 times a log-prob."""
+    """Full mask and coupled pair weighted as in eq. 7, (l₁ + l₂/p or l₃/(1 − p))/2: in total 1.5 times a log-prob."""
     pair = coupled_pair(draw)
     full = torch.full_like(pair.weights[:1], 0.5)
     masks = torch.cat([torch.ones_like(pair.masks[:1]), pair.masks])

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from algorithms.advantages import compute_rloo_outcome_advantage, widened
-from algorithms.coupled_sampling import MASK_RATIO_RANGE, coupled_log_probs, version_masks
+from algorithms.coupled_sampling import MASK_RATIO_RANGE, version_masks
 from algorithms.denoising import completion_logits, completion_mask, denoise_completions
 from algorithms.settings import DenoisingSettings, Order
 
@@ -98,7 +98,7 @@ def _estimate(
     if mask is None:
         return _log_probs(full, tokens)
     partial = _log_probs(torch.where(mask[:, None], second, third), tokens)
-    return coupled_log_probs(_log_probs(full, tokens), partial, mask, weights[1], weights[2])
+    return (_log_probs(full, tokens) + torch.where(mask, weights[1], weights[2]).to(partial.dtype) * partial) / 2
 
 
 def _log_probs(logits: Tensor, tokens: Tensor) -> Tensor:

@@ -15,7 +15,6 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -31,14 +30,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Finished = Callable[[pd.DataFrame], None]
 """Called with rows as they finish, indexed by request."""
-
-
-@dataclass(frozen=True)
-class UpdateInputs:
-    """Everything besides the weights that decides an update."""
-
-    batch: Ref
-    beta: dict[str, Any] | None
+UpdateInputs = tuple[Ref, dict[str, Any] | None]
+"""What besides the weights decides an update: the batch, and the state of the β controller."""
 
 
 class Workers(ABC):
@@ -106,7 +99,7 @@ class Workers(ABC):
 
     def announce_update(self, step: int, batch: Ref, beta: dict[str, Any] | None) -> None:
         """Set the inputs of a step's update before they are committed: a rebuilt learner replays it from here."""
-        self._uncommitted = {step: UpdateInputs(batch, beta)}
+        self._uncommitted = {step: (batch, beta)}
 
     async def update(self, step: int, progress: Callable[[int], None] | None = None) -> UpdateResult:
         """Train on the announced batch: the policy after step − 1 becomes that after `step`.
@@ -124,7 +117,7 @@ class Workers(ABC):
             inputs = self._update_inputs(step)
             self._learner_version = None  # a cancelled update still completes
             try:
-                result: UpdateResult = await learner.update(inputs.batch, inputs.beta, progress)
+                result: UpdateResult = await learner.update(*inputs, progress)
             except self.raised_by_the_learner:
                 self.shut_down()  # half of the update may be in the weights
                 raise
@@ -270,8 +263,7 @@ class Workers(ABC):
         for step in range(held + 1, version + 1):
             if step - 1 >= version - self.config.rollout.max_staleness:  # a resumed run is about to sample from them
                 self._held(step - 1, learner)
-            inputs = self._update_inputs(step)
-            await learner.update(inputs.batch, inputs.beta, None)
+            await learner.update(*self._update_inputs(step), None)
         if version > held:
             logger.info("replayed %d updates to reach the weights after step %d", version - held, version)
         self._learner_version = version
@@ -282,4 +274,4 @@ class Workers(ABC):
         if step in self._uncommitted:
             return self._uncommitted[step]
         commit, before = self.store.read_commit(step), self.store.read_commit(step - 1)
-        return UpdateInputs(commit.artifacts["batch"], before.state["beta"])
+        return commit.artifacts["batch"], before.state["beta"]

@@ -331,7 +331,7 @@ def test_an_update_that_was_abandoned_is_not_made_twice(
     """An actor completes a call whose caller was cancelled."""
     learner: Any = Trained()
     cluster._learner, cluster._learner_version = learner, 0
-    monkeypatch.setattr(Cluster, "_update_inputs", lambda cluster, step: SimpleNamespace(batch=step, beta=None))
+    monkeypatch.setattr(Cluster, "_update_inputs", lambda cluster, step: (step, None))
 
     async def abandoned() -> None:
         work = cluster._learner_at(1) if replayed else cluster.update(1)
