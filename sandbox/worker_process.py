@@ -155,7 +155,16 @@ class WorkerProcess:
             random.Random(program.test_order_seed).shuffle(order)
         # A frame comes at least after every slow test: loading, the test, and the checker's own share.
         self._connection.settimeout(3 * program.wall_limit + program.cpu_seconds + _GRACE_SECONDS)
-        job = of_problem | _of_program(program)
+        job = of_problem | {
+            "source": str(program.source),
+            "stdin_tests": [list(map(str, pair)) for pair in program.stdin_tests or ()],
+            "stdin_compare": str(program.stdin_compare),
+            "checker": str(program.checker),
+            "fresh_per_test": bool(program.fresh_per_test),
+            "cpu_seconds": float(program.cpu_seconds),
+            "wall_seconds": float(program.wall_limit),
+            "memory_bytes": int(program.memory_mb) << 20,
+        }
         checker_is_new = False
         while len(known) < count:
             job["order"] = [index for index in order if index not in known]
@@ -211,20 +220,6 @@ class WorkerProcess:
         if not isinstance(message, dict):
             raise wire.MalformedFrame("not an object")
         return message
-
-
-def _of_program(program: Program) -> dict[str, Any]:
-    """What a job says about the program itself."""
-    return {
-        "source": str(program.source),
-        "stdin_tests": [list(map(str, pair)) for pair in program.stdin_tests or ()],
-        "stdin_compare": str(program.stdin_compare),
-        "checker": str(program.checker),
-        "fresh_per_test": bool(program.fresh_per_test),
-        "cpu_seconds": float(program.cpu_seconds),
-        "wall_seconds": float(program.wall_limit),
-        "memory_bytes": int(program.memory_mb) << 20,
-    }
 
 
 def _post_mortem(died: dict[str, Any], memory_bytes: int) -> tuple[int, TestOutcome]:

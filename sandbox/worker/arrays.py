@@ -39,7 +39,7 @@ def install() -> None:
         values.add_kind(type(sys.modules["pandas"].NaT), None)  # which derives from datetime
     values.add_kind(numpy.ma.MaskedArray, None)
     values.add_kind(numpy.matrix, None)
-    values.add_kind(numpy.generic, values.Codec("np.s", _write_scalar, _read_scalar))
+    values.add_kind(numpy.generic, values.Codec("np.s", _array, _read_scalar))
     values.add_kind(numpy.ndarray, values.Codec("np", _array, _read_array, _set_array))
     values.add_kind(numpy.dtype, values.Codec("np.d", _write_dtype, _read_dtype))
 
@@ -97,6 +97,8 @@ def compare_strictly() -> None:
 def _array(writer: Writer, value: Any, depth: int) -> list[Any]:
     """[data, dtype, shape]: data is base64 of the bytes or, for an array of objects, a list of values."""
     value = numpy.asarray(value)
+    if value.dtype.itemsize == 0:  # an empty text
+        value = value.astype(value.dtype.char + "1")
     shape = ",".join(map(str, value.shape))
     if value.nbytes > MAX_BYTES:  # by its shape: with strides of 0 it has few bytes in memory
         raise ValueError(f"an array of {value.nbytes} bytes is too large to hand over ({MAX_BYTES >> 20} MiB)")
@@ -144,41 +146,27 @@ def _fill(reader: Reader, value: Any, data: Any, depth: int) -> None:
     value[...] = raw.reshape(value.shape)
 
 
-def _read_array(reader: Reader, data: list[Any], depth: int) -> Any:
+def _read_array(reader: Reader, data: list[Any], depth: int, is_shared: bool = True) -> Any:
     value = _empty(*data)
-    if _array_class is not None:
-        value = value.view(_array_class)
-    reader.shared.add(value)  # it may hold itself
+    if is_shared:
+        value = value if _array_class is None else value.view(_array_class)
+        reader.shared.add(value)  # it may hold itself
     _fill(reader, value, data[0], depth)
     return value
 
 
-def _read_values(reader: Reader, data: list[Any], depth: int) -> Any:
-    value = _empty(*data)
-    _fill(reader, value, data[0], depth)
-    return value
+def _read_scalar(reader: Reader, data: list[Any], depth: int) -> Any:
+    return _read_array(reader, data, depth, is_shared=False)[()]
 
 
 def _set_array(reader: Reader, value: Any, data: list[Any]) -> None:
-    new = _read_values(reader, data, 0)
+    new = _read_array(reader, data, 0, is_shared=False)
     if value.dtype != new.dtype:
         raise ValueError("an array has changed its dtype")
     if value.shape != new.shape:
         value.__setstate__(new.__reduce__()[2])  # resize() refuses an array that is a view, as Strict ones are
         return
     value[...] = new
-
-
-def _write_scalar(writer: Writer, value: Any, depth: int) -> list[Any]:
-    if value.dtype.itemsize == 0:  # an empty text
-        value = numpy.asarray(value, value.dtype.char + "1")
-    if not _PLAIN.fullmatch(value.dtype.str):
-        raise NotPlain(f"a scalar of {value.dtype}")
-    return [binascii.b2a_base64(value.tobytes(), newline=False).decode(), value.dtype.str]
-
-
-def _read_scalar(reader: Reader, data: list[Any], depth: int) -> Any:
-    return _read_values(reader, [data[0], data[1], ""], depth)[()]
 
 
 def _write_dtype(writer: Writer, value: Any, depth: int) -> list[Any]:

@@ -244,22 +244,18 @@ class Session:
             self._own_names[kind] = frozenset(map(str, names))
         about = {"_session": self, "_target": ["h", number], "_own": self._own_names[kind]}
 
-        def new_of(base: Any) -> Any:
-            value = carrier(base)()
+        def carry(base: Any, *content: Any) -> Any:
+            value = carrier(base)(*content)
             note(value, **about)
             return value
 
-        tag = data[0] if isinstance(data, list) else None
-        for base, mutable in (("l", list), ("d", dict), ("s", set)):
-            if tag == base:
-                return reader.decode(data, depth, functools.partial(new_of, mutable))
+        mutable = {"l": list, "d": dict, "s": set}.get(data[0]) if isinstance(data, list) else None
+        if mutable is not None:
+            return reader.decode(data, depth, functools.partial(carry, mutable))
         plain = reader.decode(data, depth)
-        kind_of_data: Any = type(plain)
-        if kind_of_data not in values.CARRIED or isinstance(plain, list | dict | set):
+        if type(plain) not in values.CARRIED or isinstance(plain, list | dict | set):
             raise ValueError("no data type that a program can subclass")
-        value = carrier(kind_of_data)(plain)
-        note(value, **about)
-        return value
+        return carry(type(plain), plain)
 
     def _exception(self, reply: dict[str, Any], reader: values.Reader) -> BaseException:
         """The program's exception: a built-in with its arguments, or a class of its name below the nearest built-in."""

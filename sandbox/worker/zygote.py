@@ -132,8 +132,10 @@ class Zygote:
             died = {"status": status, "test": index, "peak_rss": self._own(usage.ru_maxrss), "cpu": left_cpu}
             wire.send(self._connection, {"died": died})
 
-    def _fork_candidate(self) -> tuple[int, list[int]]:
-        """(pid, [connection, stdout file, stderr file]) of a new candidate."""
+    def _spawn(self, control: socket.socket) -> None:
+        """Fork a candidate; tell the checker its pid, and give it the connection, the stdout file, the stderr file."""
+        if self._candidate:
+            self._kill()
         # Without the standard library's wrapper: what runs between forks writes to shared pages, which are then copied.
         ours, theirs = _socket.socketpair()
         # Files rather than pipes: nobody need drain them, and RLIMIT_FSIZE caps them.
@@ -144,17 +146,10 @@ class Zygote:
         if child == 0:
             self._progress.close()
             candidate.main(self._layers, [null, *outputs, theirs.fileno()])
-        theirs.close()
-        os.close(null)
-        return child, [ours.detach(), *outputs]
-
-    def _spawn(self, control: socket.socket) -> None:
-        if self._candidate:
-            self._kill()
-        self._candidate, fds = self._fork_candidate()
-        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("3i", *fds))
-        control.sendmsg([str(self._candidate).encode()], [rights])
-        for fd in fds:
+        self._candidate = child
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("3i", ours.fileno(), *outputs))
+        control.sendmsg([str(child).encode()], [rights])
+        for fd in (ours.detach(), theirs.detach(), null, *outputs):
             os.close(fd)
 
     def _kill(self, is_ending: bool = False) -> tuple[int, float, int]:
