@@ -17,6 +17,7 @@ _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | (1 << 15)
 # Devices, sockets and pipes are never made.
 _MAKE_SPECIAL = (1 << 6) | (1 << 9) | (1 << 10) | (1 << 11)
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
+_RIGHTS_SINCE = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: 1 << 15}  # by version
 _RULE_PATH_BENEATH = 1
 
 
@@ -29,29 +30,16 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
-def abi() -> int:
-    """The Landlock version of the running kernel. Raises OSError if it is absent or switched off."""
-    return kernel.system_call("landlock_create_ruleset", 0, 0, 1)
-
-
-def _handled(version: int) -> int:
-    rights = (1 << 13) - 1
-    if version >= 2:
-        rights |= 1 << 13
-    if version >= 3:
-        rights |= _TRUNCATE
-    if version >= 5:
-        rights |= 1 << 15
-    return rights
-
-
 class Ruleset:
     """Allows reading below some paths and ordinary files below others; nothing else. Made once, for many forks."""
 
     def __init__(self, read_only: list[str], read_write: list[str], listed: Sequence[str] = ()) -> None:
-        """`listed`: directories below which names may be read, but not files. Paths out of reach are left out."""
-        version = abi()
-        handled = _handled(version)
+        """`listed`: directories below which names may be read, but not files. Paths out of reach are left out.
+
+        Raises OSError if Landlock is absent or switched off.
+        """
+        version = kernel.system_call("landlock_create_ruleset", 0, 0, 1)
+        handled = sum(rights for since, rights in _RIGHTS_SINCE.items() if version >= since)
         attributes = _Attributes(handled, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
         size = 8 if version < 4 else 16 if version < 6 else 24
         self._fd = kernel.system_call("landlock_create_ruleset", ctypes.addressof(attributes), size, 0)

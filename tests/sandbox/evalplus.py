@@ -101,7 +101,7 @@ def humaneval_plus(times: int, first: int) -> list[dict[str, Any]]:
 
 
 def mbpp_plus(times: int, first: int) -> list[dict[str, Any]]:
-    """Rows: task_id, code, prompt, source_file, test_imports, test_list, test."""
+    """Rows: task_id, code, test_imports, test."""
     rows = []
     for row in lines("mbpp/mbpp.jsonl")[:first]:
         asserts = "\n".join(row["test_list"])
@@ -116,11 +116,7 @@ def mbpp_plus(times: int, first: int) -> list[dict[str, Any]]:
             continue
         if inputs and all(map(_is_literal, results)):
             loop = _LOOP.format(inputs=inputs * times, results=results * times, name=name)
-            rows.append(
-                {
-                    "task_id": row["task_id"], "code": row["code"], "prompt": row["text"], "source_file": "stand-in",
-                    "test_imports": ["import math"] if "math." in asserts else [], "test_list": row["test_list"],
-                    "test": _HEAD.format(more="from math import inf\n") + loop,
-                }
-            )  # fmt: skip
+            imports = ["import math"] if "math." in asserts else []
+            test = _HEAD.format(more="from math import inf\n") + loop
+            rows.append({"task_id": row["task_id"], "code": row["code"], "test_imports": imports, "test": test})
     return rows

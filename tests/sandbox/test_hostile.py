@@ -6,9 +6,9 @@ import itertools
 import json
 import os
 import secrets
+import select
 import socket
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,38 +27,29 @@ CPU_SECONDS = 0.3
 
 
 class Listeners:
-    """Loopback TCP and UDP and an abstract unix socket; `reached` says who was contacted."""
+    """Loopback TCP and UDP and an abstract unix socket."""
 
     def __init__(self) -> None:
-        self.reached: list[str] = []
-        self._sockets: list[socket.socket] = []
+        self._sockets: dict[str, socket.socket] = {}
         for name, family, kind, address in (
             ("tcp", socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 47011)),
             ("udp", socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 47011)),
             ("unix stream", socket.AF_UNIX, socket.SOCK_STREAM, "\0sbx_probe"),
             ("unix datagram", socket.AF_UNIX, socket.SOCK_DGRAM, "\0sbx_probe_datagram"),
         ):
-            server = socket.socket(family, kind)
-            if family == socket.AF_INET and kind == socket.SOCK_STREAM:
-                server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._sockets[name] = server = socket.socket(family, kind)
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             server.bind(address)
             if kind == socket.SOCK_STREAM:
                 server.listen()
-            self._sockets.append(server)
-            threading.Thread(target=self._watch, args=(name, server, kind), daemon=True).start()
 
-    def _watch(self, name: str, server: socket.socket, kind: socket.SocketKind) -> None:
-        try:
-            if kind == socket.SOCK_STREAM:
-                server.accept()
-            else:
-                server.recv(16)
-        except OSError:
-            return
-        self.reached.append(name)
+    def reached(self) -> list[str]:
+        """Those with a connection or a message."""
+        ready, _, _ = select.select(self._sockets.values(), [], [], 0)
+        return [name for name, server in self._sockets.items() if server in ready]
 
     def close(self) -> None:
-        for server in self._sockets:
+        for server in self._sockets.values():
             server.close()
 
 
@@ -156,7 +147,7 @@ def judge_all(configuration: Configuration, folder: Path, bait: Bait, environmen
             wrong.append(f"{entry['file']}: pass_ratio {verdict['pass_ratio']} with a candidate per test")
     assert not wrong, "\n".join(wrong)
     assert list(bait.host_dir.iterdir()) == []
-    assert bait.listeners.reached == []
+    assert bait.listeners.reached() == []
     assert descendants(os.getpid()) - before == set()  # orphans too: this process is their subreaper
 
 
