@@ -21,6 +21,17 @@ from .confinement import Confinement
 
 EXIT_OUT_OF_MEMORY = 97
 RANDOM_SEED = 20240607  # a verdict should not depend on the day
+_REHEARSAL = """
+def solve(first, second):
+    pairs = sorted([(str(item), item) for item in second], key=lambda pair: pair[0])
+    found = {key: value for key, value in pairs}
+    for index in range(len(pairs)):
+        if index > 1 and isinstance(first, list):
+            return [max(first), min(first), sum(first)]
+    while len(found) > 5:
+        found.popitem()
+    return (first, [second, tuple(found)], found)
+"""
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2, "/dev/fd/0": 0, "/proc/self/fd/0": 0}
 _open_file = open
 _set_stack_size = threading.stack_size
@@ -126,6 +137,30 @@ def _share_among_threads() -> None:
     for name, kind in kinds.items():
         setattr(module, name, kind)
         setattr(module.context.BaseContext, name, staticmethod(kind))
+
+
+def rehearse() -> None:
+    """Serve a program of our own from its arrival to its last answer, as a candidate does.
+
+    In the zygote, before the first fork: the interpreter specializes code, fills caches and allocates memory as it
+    runs, which candidates then need not repeat.
+    """
+    ours, theirs = socket.socketpair()
+    wire.send(ours, {"source": _REHEARSAL})
+    arguments: list[Any] = [["l", [3, 1, 2]], 7, "text", ["t", [1.5, None, True]], ["d", ["a", "b"], [1, 2]]]
+    for number in range(20):
+        values = [arguments[number % len(arguments)], ["l", [["l", [1, 2]], ["t", ["x", number]]]]]
+        changes: dict[str, Any] = {"changed": [], "dropped": []} if number else {}
+        wire.send(ours, {"do": "call", "id": number, "args": [["name", "solve"], *values], **changes})
+    ours.shutdown(socket.SHUT_WR)
+    limit = sys.getrecursionlimit()
+    with contextlib.suppress(wire.ConnectionClosed):
+        requests = wire.Frames(theirs)
+        _serve_functions(theirs, requests, requests.message()["source"])
+    sys.setrecursionlimit(limit)
+    del sys.modules[server.MODULE_NAME]
+    ours.close()
+    theirs.close()
 
 
 def _serve_functions(connection: socket.socket, requests: wire.Frames, source: str) -> None:

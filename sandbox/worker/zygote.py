@@ -69,6 +69,7 @@ def main(connection: socket.socket) -> None:
     in_process.remember([*_WARM, *packages.modules()])
     zygote = Zygote(connection, layers, of_packages)
     packages.seed(candidate.RANDOM_SEED)  # nothing draws numbers before a program does
+    candidate.rehearse()
     gc.collect()
     gc.freeze()  # otherwise the collector of every fork touches, and so copies, all of these pages
     layers.limit_own_resources()
