@@ -5,7 +5,7 @@ run takes over a bootstrap that it would draw alike). Not covered: training the 
 comparing runs (ares/runs/difference.py), which files may be deleted (ares/runs/retention.py).
 
 A fork at step K after phase P starts from the commit of step K − 1 and takes over the kept results of step K's phases
-up to P: they keep the identity they had, so its step K finds them. Without P it starts from the commit of step K.
+up to P, under keys of its own, so its step K finds them. Without P it starts from the commit of step K.
 
     ares fork first --at 3 --phase score --run second
 
@@ -25,8 +25,8 @@ from typing import Any
 from ares.config import Config, ConfigError, differences, override
 from ares.runs.digests import changed_files, check_model
 from ares.runs.phase_settings import PHASES, check_fork
-from ares.runs.run import Run, description_of, identity_of, read_config
-from ares.runs.step import DRAWN, phase_identity
+from ares.runs.run import Run, description_of, read_config
+from ares.runs.step import DRAWN, owned_key
 from ares.step import RunState
 from ares.store import MEMO_FILE, Fork, Kept, Ref, RunStore, StoreError, files_in, run_store
 from ares.workers import PlainWorkers, Workers, check_weights
@@ -105,13 +105,6 @@ def _check_place(place: _Place, config: Config) -> None:
         )
     forked = parent.fork()
     is_of_another = forked is not None and at <= forked.version  # with that run's settings
-    ends = [change["after_step"] for change in parent.read_run().get("changes", [])]
-    rounded = max((0 if end is None else end + 1 for end in ends), default=-1)
-    if phase and at <= rounded:
-        raise StoreError(
-            f"Run {parent.name!r} was resumed with other settings in step {rounded}, and phases up to there have the "
-            f"identities of the former ones: share whole steps, without --phase, or a later one than {rounded}"
-        )
     if phase and (is_of_another or not parent.memo(at).of_phases(PHASES)):
         raise StoreError(
             f"Run {parent.name!r} keeps no results of the phases of step {at}: it has not begun it, was forked after "
@@ -151,15 +144,13 @@ def _write_fork(place: _Place, run: Run, digests: dict[str, Any]) -> None:
         for kept in place.results():
             for ref in kept.refs():
                 _share(parent, ref.path, target.directory)
-            target.memo(place.at).keep(kept)
-        own, forked = identity_of(place.before, parent.read_run()["digests"]), parent.fork()
+            target.memo(place.at).keep(kept._replace(key=owned_key(run.identity, kept.key)))
         described = Fork(
             run=parent.name,
             at=place.at,
             phase=place.phase,
             version=place.version,
             commit=parent.read_commit(place.version).digest(),
-            identities={each: phase_identity(own, forked, place.at, each) for each in place.phases},
             checkpoint=_checkpoint(place, target),
         )
         target.flush()

@@ -14,7 +14,7 @@ import pandas as pd
 
 from ares.config import Config
 from ares.step import RunState
-from ares.store import Commit, Fork, Memo, Ref
+from ares.store import Commit, Memo, Ref
 
 if TYPE_CHECKING:
     from ares.runs.run import Run
@@ -69,15 +69,11 @@ class Step:
         """Whether that policy is older than the one being trained."""
         return self.sampled_version < self.number - 1
 
-    def identity(self, phase: str) -> str:
-        """What determines a phase's result besides its inputs; phases that a fork shares keep the parent's."""
-        own = self.run.drawn if self.number == 0 and phase in DRAWN else self.run.identity
-        return phase_identity(own, self.run.fork, self.number, phase)
-
     def key(self, phase: str, inputs: str) -> str:
         """Identity of a phase's result: the same run, settings, data, past, step and inputs give the same key."""
-        parts = (self.identity(phase), str(self.number), phase, inputs, *self._past())
-        return hashlib.sha256(chr(31).join(parts).encode()).hexdigest()[:24]
+        identity = self.run.drawn if self.number == 0 and phase in DRAWN else self.run.identity
+        parts = (str(self.number), phase, inputs, *self._past())
+        return owned_key(identity, hashlib.sha256(chr(31).join(parts).encode()).hexdigest()[:24])
 
     def _past(self) -> list[str]:
         """Hashes of what made the weights. A step that is done again may end differently (on a GPU, or if a program
@@ -131,7 +127,6 @@ def sampled_version(config: Config, step: int) -> int:
     return max(step - 1 - config.rollout.max_staleness, 0)
 
 
-def phase_identity(own: str, fork: Fork | None, step: int, phase: str) -> str:
-    """Identity of a phase: the run's own, or for phases that a fork shares the parent's."""
-    shared = fork.identities if fork is not None and fork.at == step else {}
-    return shared.get(phase, own)
+def owned_key(identity: str, key: str) -> str:
+    """A key as it is for a run with this identity: so a fork takes over results."""
+    return f"{hashlib.sha256(identity.encode()).hexdigest()[:16]}-{key.rpartition('-')[2]}"

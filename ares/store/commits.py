@@ -85,7 +85,5 @@ class Fork(BaseModel):
     """Finished steps that both runs share."""
     commit: str
     """Digest of the last commit that is shared."""
-    identities: dict[str, str]
-    """By shared phase of step `at`: the identity under which its results are kept."""
     checkpoint: Ref | None
     """The weights after step `version`; None: those the run was started with."""

@@ -172,13 +172,13 @@ def test_a_fork_is_not_forked_where_its_own_settings_would_have_made_other_weigh
 def test_a_kept_result_that_is_being_written_is_not_shared(copy: RunStore) -> None:
     """Of a run in training, which goes on writing its file: it is read, and left as it is."""
     memo = copy.memo(4)
-    shared = [kept.key for kept in memo.of_phases(["rollout"]) if "-validation-" not in kept.refs()[0].path]
+    shared = [kept.refs() for kept in memo.of_phases(["rollout"]) if "-validation-" not in kept.refs()[0].path]
     with memo.path.open("ab") as file:
         file.write(b'{"checksum": "half a li')
     content = memo.path.read_bytes()
     fork("copy", 4, "rollout", [], "fork", copy.directory.parent)
     forked = RunStore(copy.directory.parent / "fork").memo(4).of_phases(["rollout", "score"])
-    assert [kept.key for kept in forked] == shared
+    assert [kept.refs() for kept in forked] == shared
     assert memo.path.read_bytes() == content
 
 

@@ -104,14 +104,6 @@ def test_a_kill_after_the_last_response_asks_for_none(run: Run, monkeypatch: pyt
     assert run.store.read_rows(found.rows)["response"].map(len).tolist() == [1] * 6
 
 
-@pytest.mark.parametrize("changed", [{"version": 1}, {"n": 4}, {"temperature": 0.5}])
-def test_responses_to_another_draw_count_for_nothing(run: Run, changed: dict[str, Any]) -> None:
-    assert sampled(run, Cluster(4)) is None
-    other = Cluster()
-    assert sampled(run, other, **changed) is not None
-    assert len(other.asked) == 2 * changed.get("n", 3)
-
-
 def test_where_bits_depend_on_neighbours_the_shard_is_sampled_whole(run: Run) -> None:
     apart = Cluster(4)
     apart.answers_parts = False

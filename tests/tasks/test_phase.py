@@ -4,11 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 
 from ares.grading import RewardError
 from ares.runs.run import Run
-from ares.runs.step import Step
+from ares.runs.step import Step, owned_key
 from ares.store import Kept, Ref
 from tasks.phase import Phase
 from tasks.sampling import Draw, Rows, rollout, score
@@ -37,6 +36,8 @@ def test_a_key_is_the_same_for_the_same_run_step_phase_and_inputs(run: Run, tmp_
     # Fields that change no result change no key.
     longer = Run.open(config("train.steps=99"), "longer", tmp_path)
     assert rollout.key(run.step(3), draw()) == rollout.key(longer.step(3), draw())
+    forked = Run.open(config("learner.lr=0.5"), "forked", tmp_path)  # takes over what was kept
+    assert rollout.key(forked.step(3), draw()) == owned_key(forked.identity, rollout.key(run.step(3), draw()))
 
 
 def test_a_key_changes_with_settings_step_phase_and_every_input(run: Run, tmp_path: Path) -> None:
@@ -132,10 +133,6 @@ def test_a_result_with_the_fields_of_another_version_is_not_taken(run: Run) -> N
     assert counted.calls == 1
 
 
-class Nothing(BaseModel):
-    """A result without files."""
-
-
 @pytest.mark.parametrize(("may_pass", "calls"), [(False, 1), (True, 3)])
 def test_what_a_grader_would_raise_again_is_not_tried_again(
     run: Run, may_pass: bool, calls: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -143,7 +140,7 @@ def test_what_a_grader_would_raise_again_is_not_tried_again(
     monkeypatch.setattr("ares.runs.conductor.RETRY_SECONDS", 0.0)
     called = 0
 
-    async def graded(step: Step) -> Nothing:
+    async def graded(step: Step) -> Rows:
         nonlocal called
         called += 1
         raise RewardError("own.py:3 in f: KeyError: 'solution'", may_pass)

@@ -82,7 +82,7 @@ def test_a_fork_is_exported_with_the_weights_it_was_forked_with(
     trained(tmp_path / "runs", monkeypatch)
     store = RunStore(tmp_path / "runs" / "r")
     first, last = store.read_commit(0), store.read_commit(1)
-    made = {"run": "of", "at": 1, "phase": None, "version": 1, "commit": "", "identities": {}}
+    made = {"run": "of", "at": 1, "phase": None, "version": 1, "commit": ""}
     store.write_run(store.read_run() | {"fork": made | {"checkpoint": last.artifacts["checkpoint"].model_dump()}})
     store.write_commit(last.model_copy(update={"artifacts": {}}))
     assert store.committed_steps() == [first.step, last.step]

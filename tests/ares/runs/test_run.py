@@ -47,10 +47,14 @@ def code_config() -> Config:
     return load("tiny-code")
 
 
-def test_checking_a_run_starts_no_sandbox_and_writes_nothing(tmp_path: Path, sandboxes: list[RecordedSandbox]) -> None:
+def test_checking_a_run_or_listing_an_ablation_starts_no_sandbox_and_writes_nothing(
+    tmp_path: Path, sandboxes: list[RecordedSandbox], monkeypatch: pytest.MonkeyPatch
+) -> None:
     Run.check(code_config(), "unborn", tmp_path)
-    assert sandboxes == []
     assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
+    assert len(ablate.prepare("code-rewards").children) >= 5
+    assert sandboxes == []
 
 
 @pytest.fixture
@@ -90,15 +94,6 @@ def test_the_lock_of_the_packages_is_part_of_what_a_run_is(environment: Path) ->
     with pytest.raises(StoreError, match=r"packages of programs .* changed .*lower==1.0 .* → lower==2.0"):
         Run.open(with_lower, "here", environment / "runs")
     assert Run.check(with_lower, "other", environment / "runs")[0].identity != run.identity
-
-
-def test_an_ablation_of_programs_that_is_only_listed_starts_no_sandbox(
-    tmp_path: Path, sandboxes: list[RecordedSandbox], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
-    plan = ablate.prepare("code-rewards")
-    assert len(plan.children) >= 5
-    assert sandboxes == []
 
 
 def test_an_opened_run_and_an_evaluation_have_one_sandbox_until_they_are_closed(

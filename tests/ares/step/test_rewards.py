@@ -125,11 +125,7 @@ def test_cost_counts_every_token_and_second_over_the_problems_that_were_solved()
     assert metrics["bucket/easy/code/kept_share"] == 0.0
     assert "bucket/hard/code/cost/tokens_per_solved" not in metrics  # nothing was solved there
     assert (count_solved(rows), count_solved(judged("wrong_answer"))) == (2, 0)
-
-
-def test_costs_count_both_turns_and_a_problem_that_both_solve_once() -> None:
-    """23 seconds of programs for two problems, one of them solved in both turns, were 7.67 a problem; tokens of second
-    turns, and problems that only they solve, were left out."""
+    # Both turns count, and a problem that both solve once.
     rows = judged("accepted", "accepted", "wrong_answer", "accepted")
     rows["slot"] = [0, SECOND_TURN_SLOT, 1, SECOND_TURN_SLOT + 1]
     assert count_solved(rows) == 2

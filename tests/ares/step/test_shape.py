@@ -177,13 +177,6 @@ def test_accuracy_is_that_of_first_turns() -> None:
     assert shape(batch, RunState.initial(settings, 10), settings)["reward/accuracy"] == 5 / 8
 
 
-def test_without_aepo_the_reward_is_accuracy() -> None:
-    batch, metrics, _ = shaped("algorithm.aepo.enabled=false")
-    assert column(batch, "reward") == column(batch, "accuracy")
-    assert "reward_entropy_score" not in batch.fields
-    assert metrics["reward/accuracy"] == 0.5
-
-
 @pytest.mark.parametrize("aepo", ["true", "false"])
 @pytest.mark.parametrize("weight", [1, 0.25])
 def test_the_soft_overlong_punishment_grows_to_the_limit_and_the_stored_parts_add_up(weight: float, aepo: str) -> None:
