@@ -334,7 +334,7 @@ def test_a_pickled_text_is_read_whatever_its_protocol(protocol: int) -> None:
 
 def test_unpickling_runs_nothing(tmp_path: Path) -> None:
     for value in (Opens(tmp_path / "made"), ["[]", Opens(tmp_path / "made")]):
-        with pytest.raises(RowError, match=r"compressed pickle of a text: it names (_io|io)\.open"):
+        with pytest.raises(RowError, match="pickle of something other than one text"):
             read(LIVE | {"private_test_cases": zipped(pickle.dumps(value))})
     assert not (tmp_path / "made").exists()
 
@@ -381,10 +381,10 @@ NO_PICKLE = "neither JSON nor base64 of a zlib-compressed pickle"
         (verl([{"type": "function_call", "input": [1], "output": 1}]), "names no function: fn_name is None"),
         (verl([{"input": "1"}]), "a test is a text, or has an input and an output, this is {'input': '1'}"),
         ({"test_cases": ["assert f()"]}, "there is no prompt: column 'prompt' is missing or null"),
-        (private(zipped(pickle.dumps(["a"]))), "private_test_cases is a pickle of a list, and not of a text"),
+        (private(zipped(pickle.dumps(["a"]))), "pickle of something other than one text"),
         (private(zipped(pickle.dumps("a")[:-1])), NO_PICKLE),
         (private(zipped(b"[]")), NO_PICKLE),
-        (private(zipped(pickle.dumps("a"))[:-8]), NO_PICKLE),
+        (private(zipped(pickle.dumps("a"))[:-8]), "private_test_cases is"),
         (private("!"), NO_PICKLE),
         (private(""), "there is no test"),
         (ANY_ORDER | {"checker": "def check("}, "checker does not parse"),
