@@ -296,7 +296,7 @@ class Checker:
             session.start_clock()
             check = session.value("check")
         except (CandidateFailed, NameError) as error:
-            session.stop()
+            session.output(0)
             return "internal_error", f"the checker does not load: {error}"
         try:
             is_right = bool(check(stdin, expected, written))
@@ -305,7 +305,7 @@ class Checker:
         except BaseException as error:  # noqa: BLE001 - by an output of another form; sys.exit() rejects it, too
             return "wrong_answer", f"the checker raised {_shown(error)}"
         finally:
-            session.stop()
+            session.output(0)
         return ("accepted", "") if is_right else ("wrong_answer", "the checker rejected the output")
 
 

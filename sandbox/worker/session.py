@@ -6,6 +6,7 @@ candidate sends, this failure is the worst that it can cause: every byte is hand
 """
 
 import contextlib
+import errno
 import functools
 import os
 import select
@@ -44,12 +45,14 @@ class Zygote:
         self._control = control
 
     def spawn(self) -> tuple[int, list[int]]:
-        """(pid, [connection, stdout file, stderr file]) of a new candidate."""
+        """(pid, [connection, stdout file, stderr file]) of a new candidate. Raises OSError if it cannot take them."""
         self._control.send(b"spawn")
         data, ancillary, _, _ = self._control.recvmsg(64, _FDS_SPACE)
         if not data:
             raise wire.ConnectionClosed
-        return int(data), list(_FDS.unpack(ancillary[0][2]))
+        if len(fds := b"".join(part for _, _, part in ancillary)) != _FDS.size:
+            raise OSError(errno.EMFILE, "descriptors of a candidate were lost: this process has too many open")
+        return int(data), list(_FDS.unpack(fds))
 
     def kill(self, is_ending: bool = False) -> dict[str, Any]:
         """Kill the candidate; its wait status (ALIVE if it should have ended), CPU seconds and peak resident bytes."""

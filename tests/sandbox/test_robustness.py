@@ -5,6 +5,7 @@ import gc
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from sandbox import PoolClosed, Program, SandboxPool, Verdict
 from sandbox import pool as pool_module
 from sandbox.pool import Worker
 from sandbox.worker.checker import Checker
+from sandbox.worker.session import Zygote
 from sandbox.worker_process import WorkerLost, WorkerProcess, _post_mortem
 from tests.sandbox.sandbox_configurations import (
     REFUSED,
@@ -140,6 +142,25 @@ def test_what_goes_wrong_in_judging_is_the_programs_failure_but_for_what_fails_o
         outcome, _, detail = checker._judge(0)
         assert outcome == "runtime_error"
         assert detail.startswith(f"it cannot be judged: {type(error).__name__}")
+
+
+def test_checkers_of_outputs_leave_no_descriptors_to_the_tests_and_programs_after_them() -> None:
+    """A checker process may have 64."""
+    script = Program(
+        source="print(input())",
+        stdin_tests=[(str(number), "") for number in range(40)],
+        checker="def check(input, expected, output): return output.strip() == input",
+    )
+    with SandboxPool(num_workers=1) as pool:
+        assert [verdict.pass_ratio for verdict in pool.run([script, script, GOOD])] == [1.0, 1.0, 1.0]
+
+
+def test_descriptors_that_get_lost_are_a_fault_of_the_machine() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        socket.send_fds(theirs, [b"7"], [0])
+        with pytest.raises(OSError, match="too many open"):
+            Zygote(ours).spawn()
 
 
 SPAWN = """
