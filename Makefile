@@ -27,7 +27,7 @@ train: $(READY)
 # Three workers for two cores: a third of the time a test waits for a service or a process.
 PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder -rs
 
-# A published model with 135 million parameters learns sums: 45 minutes on two idle cores.
+# A published model with 135 million parameters learns sums: 13 s a step on two idle cores.
 SMOLLM2 := examples/smollm2/checkpoint
 real: $(READY) $(SMOLLM2)/config.json
 	$(BIN)/ares train smollm2 --run smollm2

@@ -43,7 +43,7 @@ def product_flops(threads: int, width: int = 1536) -> float:
 def main() -> None:
     store = RunStore(Path(sys.argv[1]))
     config = read_config(store)
-    decoder, head = sizes(config.model.path)
+    decoder, head = sizes(config.model.location)
     groups, rows = config.rollout.prompts, config.rollout.prompts * config.rollout.n
     commits = [store.read_commit(step) for step in store.committed_steps()[2:]]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from ares.history.measures import drawn_samples, open_past
-from ares.step import is_second_turn
+from ares.step import GREEDY, is_second_turn
 
 
 def draws(name: str, runs: Path) -> pd.DataFrame:
@@ -20,10 +20,12 @@ def draws(name: str, runs: Path) -> pd.DataFrame:
     tables = []
     for number in run.store.committed_steps()[1:]:
         rows, scores = drawn_samples(run.step(number))
-        rows = rows.assign(accuracy=scores["accuracy"].astype("Float64"))[~is_second_turn(rows)]
+        rows = rows.assign(accuracy=scores["accuracy"].astype("Float64"))
+        rows = rows[~is_second_turn(rows) & (rows["sample"] != GREEDY)]
         groups = rows.groupby("slot", sort=True).agg(id=("id", "first"), accuracy=("accuracy", "mean")).reset_index()
         commit = run.store.read_commit(number)
         trained = set(run.store.read_rows(commit.artifacts["samples"])["slot"])
+        run.store.forget(number)
         tables.append(groups.assign(step=number, is_trained=groups["slot"].isin(trained)))
     every = ["step", "slot", "id", "accuracy", "is_trained"]
     return pd.concat(tables, ignore_index=True)[every] if tables else pd.DataFrame(columns=every)

@@ -9,9 +9,9 @@ import pandas as pd
 
 from algorithms.protocol import DataProto
 from ares.config import Config, ConfigError
-from ares.data import load_tokenizer
+from ares.data import Vision, load_tokenizer
 from ares.grading import load_grader
-from ares.runs import Run, Step, load_sets, read_config
+from ares.runs import Run, Step, load_sets, read_config, run_files
 from ares.step import (
     GREEDY,
     RunState,
@@ -22,16 +22,23 @@ from ares.step import (
     shape,
     token_batch,
 )
-from ares.store import Ref, StoreError, run_store
+from ares.store import Kept, Ref, StoreError, file_digest, run_store
 
 
-def open_past(name: str, runs: Path) -> Run:
-    """A run with its problems, before its first step; nothing is started. Raises StoreError if they are other ones."""
+def open_past(name: str, runs: Path, may_differ: tuple[str, ...] = ()) -> Run:
+    """A run with its problems, before its first step; nothing is started.
+
+    may_differ: settings that name files which may have changed since. Raises StoreError if problems or files have.
+    """
     store = run_store(name, runs)
     config = read_config(store)
+    known = store.read_run()["digests"]
+    for path, setting in run_files(config).items():
+        if setting not in may_differ and file_digest(path)[:16] != known["files"].get(str(path)):
+            raise StoreError(f"Run {name!r}: {path} ({setting}) changed since it was trained: put back what it was")
     tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
-    train, _ = load_sets(config, tokenizer)
-    if train.digest() != store.read_run()["digests"]["train"]:
+    train, _ = load_sets(config, tokenizer, Vision.of(config, runs))
+    if train.digest() != known["train"]:
         raise StoreError(f"Run {name!r} was trained on other problems than {train.source} has now: put them back")
     return Run(config, store, tokenizer, train, None, "", load_grader(config.reward))
 
@@ -39,7 +46,7 @@ def open_past(name: str, runs: Path) -> Run:
 def drawn_samples(step: Step) -> tuple[pd.DataFrame, pd.DataFrame]:
     """All samples that a step drew to train on, and their scores, row by row. Raises StoreError if they are gone."""
     store, drawn, scores = step.run.store, [], []
-    for kept in step.memo.of_phases(["score"]):
+    for kept in _last_of(step, "score"):
         (ref,) = kept.refs()
         if "/score-validation-" in ref.path:
             continue
@@ -53,6 +60,16 @@ def drawn_samples(step: Step) -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.concat(drawn, ignore_index=True), pd.concat(scores, ignore_index=True)
 
 
+def _last_of(step: Step, phase: str) -> list[Kept]:
+    """What a phase kept last of each shard. A step that was done again, or went on with another rounding, has kept
+    other results before, whose files may be overwritten."""
+    every = step.memo.of_phases([phase])
+    owner = every[-1].key.rpartition("-")[0] if every else ""
+    of = "measured" if phase == "experience" else "rows"
+    last = {kept.result[of]["path"]: kept for kept in every if kept.key.rpartition("-")[0] == owner}
+    return sorted(last.values(), key=lambda kept: str(kept.result[of]["path"]))
+
+
 def shape_again(step: Step, rows: pd.DataFrame, config: Config) -> tuple[DataProto, RunState]:
     """The batch that a step trains on, and the state after shaping it, by other rewards or settings.
 
@@ -63,19 +80,24 @@ def shape_again(step: Step, rows: pd.DataFrame, config: Config) -> tuple[DataPro
     trained = sorted(set(run.store.read_rows(commit.artifacts["samples"])["slot"].tolist()))
     mine = in_training_order(rows[rows["slot"].isin(trained)])
     batch = graded(select_rows(_measured(step), mine, run.pad_id), mine)
-    try:
-        state = RunState.restored(config, len(run.train_set), run.state.state_dict(), before=run.state)
-    except (KeyError, ValueError) as error:
-        raise ConfigError(f"a controller of these settings has no state in this run: {error}") from error
+    state = restored_with(run, config)
     state.absorb_sampled(rows, trained)
     shape(batch, state, config, run.is_trigger)
     return batch, state
 
 
+def restored_with(run: Run, config: Config) -> RunState:
+    """A copy of a run's state, whose controllers have other settings. Raises ConfigError for other controllers."""
+    try:
+        return RunState.restored(config, len(run.train_set), run.state.state_dict(), before=run.state)
+    except (KeyError, ValueError) as error:
+        raise ConfigError(f"a controller of these settings has no state in this run: {error}") from error
+
+
 def _measured(step: Step) -> list[DataProto]:
     """What the learner measured of a step's samples."""
     run, parts = step.run, []
-    for kept in step.memo.of_phases(["experience"]):
+    for kept in _last_of(step, "experience"):
         refs = [Ref.model_validate(ref) for ref in kept.result["rollouts"]]
         rows = sampled_rows([run.store.read_rows(ref) for ref in refs], run.train_set)
         slots = kept.result["slots"]

@@ -20,6 +20,7 @@ from algorithms.protocol import DataProto
 from ares.config import Config, ConfigError, override
 from ares.history.measures import drawn_samples, open_past, shape_again
 from ares.learner import Learner
+from ares.runs import check_model, find_conflicts
 from ares.step import joined_rows, rewarded
 from ares.store import RunStore, StoreError
 from ares.workers import newest_checkpoint
@@ -50,6 +51,14 @@ def replay(name: str, step: int, overrides: list[str], runs: Path) -> list[Updat
         raise ConfigError(f"{wrong[0]}: an update is replayed with settings of algorithm.… and learner.… alone")
     run = open_past(name, runs)
     store, own = run.store, run.config
+    check_model(store, own)
+    if own.model.family == "masked_diffusion":
+        raise ConfigError("an update of a masked-diffusion model is not replayed: its masks are drawn anew")
+    if run.fork is not None and step <= run.fork.version:
+        raise StoreError(f"step {step} is of {run.fork.run!r}, from which {name!r} was forked: replay it there")
+    changed = override(own, overrides) if overrides else own
+    if missing := find_conflicts(own, changed, set(), step, "experience"):
+        raise ConfigError(f"{', '.join(missing)}: what that takes was not measured in this run: `ares fork` makes it")
     if step not in store.committed_steps() or step == 0:
         raise StoreError(f"Run {name!r} has no committed step {step} with an update")
     for number in range(step):
@@ -61,7 +70,7 @@ def replay(name: str, step: int, overrides: list[str], runs: Path) -> list[Updat
         _rebuilt(own, store, step - 1).save(start)
         updates: list[Update] = []
         reference: list[Tensor] = []
-        for config in [own, *([override(own, overrides)] if overrides else [])]:
+        for config in [own, *([changed] if overrides else [])]:
             batch, state = shape_again(run.step(step), rewarded(rows, config, run.state.tests), config)
             beta = None if state.beta is None else state.beta.state_dict()
             update, change = _updated(config, start, batch, beta, reference)

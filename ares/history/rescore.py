@@ -19,9 +19,9 @@ import pandas as pd
 from pydantic import BaseModel
 
 from ares.config import REWARD_DESIGNS, Config, ConfigError, override, result_settings
-from ares.data import load_train
+from ares.data import Vision, load_train
 from ares.grading import answered, check_grades, load_grader
-from ares.history.measures import drawn_samples, open_past, shape_again
+from ares.history.measures import drawn_samples, open_past, restored_with, shape_again
 from ares.runs import Step, run_files
 from ares.step import is_second_turn, joined_rows, keep_groups, rewarded, total_reward
 from ares.store import file_digest
@@ -72,7 +72,7 @@ class Rescore:
         """Raises ConfigError, DataError, StoreError or RewardError."""
         if wrong := [each for each in overrides if not each.startswith("reward.")]:
             raise ConfigError(f"{wrong[0]}: stored samples are judged again by settings of reward.… alone")
-        self.run = open_past(name, runs)
+        self.run = open_past(name, runs, ("reward.kind", "reward.accuracy"))
         own, train = self.run.config, self.run.train_set
         self.config = override(own, overrides)
         design = self.config.reward.code.design
@@ -81,7 +81,7 @@ class Rescore:
             raise ConfigError(f"reward.code.design={design} weights tests by pass rates that {name} did not keep")
         self.problems = train
         if self.config.reward.needs != own.reward.needs:
-            self.problems = load_train(own.data, self.run.tokenizer, self.config.reward.needs)
+            self.problems = load_train(own.data, self.run.tokenizer, self.config.reward.needs, Vision.of(own, runs))
         self.grader = load_grader(self.config.reward)
         machine = self.grader.expect(self.problems.frame)
         files = {str(path): file_digest(path) for path in run_files(self.config)}
@@ -97,13 +97,23 @@ class Rescore:
         self.grader.close()
 
     def steps(self, first: int, last: int) -> Iterator[Judged]:
-        """Judge the committed steps from `first` to `last`, one after the other; 0 is the bootstrap."""
+        """Judge the committed steps from `first` to `last`, one after the other; 0 is the bootstrap.
+
+        Those that a fork shares are its parent's, with the parent's settings, and are left out.
+        """
         for number in self.run.store.committed_steps():
             if number > last:
                 return
-            if number >= first:
+            if number >= first and number > self.shared:
                 yield self._judge(number)
+                self.run.store.forget(number)
+                self.grader.forget()
             self.run.advance(self.run.store.read_commit(number))
+
+    @property
+    def shared(self) -> int:
+        """The last step that the run shares with the one it was forked from; −1: none."""
+        return -1 if self.run.fork is None else self.run.fork.version
 
     def _judge(self, number: int) -> Judged:
         done = self.run.store.here(f"{self.folder}/{number:06d}.json")
@@ -154,7 +164,8 @@ class Rescore:
 
     def _course(self, step: Step, drawn: pd.DataFrame, scores: pd.DataFrame, config: Config) -> Course:
         """What training makes of scores, from the state before the step."""
-        rows = rewarded(joined_rows([drawn], [scores], self.problems), config, self.run.state.tests)
+        rates = restored_with(self.run, config).tests
+        rows = rewarded(joined_rows([drawn], [scores], self.problems), config, rates)
         values = total_reward(rows)
         named = pd.Series(values, index=pd.MultiIndex.from_frame(rows[IDS]))
         rewards = named.reindex(pd.MultiIndex.from_frame(drawn[IDS]))

@@ -9,6 +9,7 @@ from ares.runs.digests import check_model, model_digest, run_files
 from ares.runs.doctor import findings
 from ares.runs.export import export, import_gguf
 from ares.runs.lineage import fork, share_bootstrap
+from ares.runs.phase_settings import find_conflicts
 from ares.runs.retention import Policy, collect
 from ares.runs.run import (
     MakeWorkers,
@@ -35,6 +36,7 @@ __all__ = [
     "collect",
     "drawn_identity",
     "export",
+    "find_conflicts",
     "findings",
     "first_difference",
     "fork",

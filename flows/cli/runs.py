@@ -48,6 +48,8 @@ def rescore(
         raise ConfigError(f"--steps {steps}: from and to, as 1:60, or 1: for all from step 1 on")
     judged: list[Judged] = []
     with Rescore(run, overrides or [], runs_directory()) as again:
+        if again.run.fork is not None:
+            console.print(f"steps 0 to {again.shared} are of {again.run.fork.run}", style="dim", markup=False)
         for one in again.steps(int(found[1]), int(found[2] or 10**6)):
             judged.append(one)
             console.print(f"step {one.step}: {one.samples} samples, {one.changed} with another verdict", style="dim")

@@ -1,5 +1,6 @@
 """An update made again has the run's own figures; other settings move the weights another way, and nothing is kept."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ def test_a_higher_rate_goes_further_the_same_way_and_another_estimator_another_o
     [
         (2, ["reward.kind=math"], ConfigError, r"reward\.kind=math: an update is replayed with settings of algorithm"),
         (2, ["algorithm.kl.kind=fixed"], ConfigError, "a controller of these settings has no state in this run"),
+        (2, ["algorithm.kl.penalty=full"], ConfigError, r"algorithm\.kl\.penalty: what that takes was not measured"),
         (0, [], StoreError, "no committed step 0 with an update"),
         (9, [], StoreError, "no committed step 9 with an update"),
     ],
@@ -56,3 +58,12 @@ def test_the_command_shows_both_side_by_side(runs: Path) -> None:
     (line,) = [line.split() for line in shown.stdout.splitlines() if "actor/lr" in line]
     own, faster = (float(cell) for cell in line[-2:])
     assert faster == pytest.approx(2 * own)  # both in warm-up
+
+
+def test_a_step_that_a_fork_shares_is_replayed_and_judged_in_its_parent(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "uninterrupted", tmp_path / "uninterrupted")
+    assert told(tmp_path, "fork", "uninterrupted", "--at", "2", "learner.lr=1e-3", "--run", "faster").returncode == 0
+    with pytest.raises(StoreError, match="step 2 is of 'uninterrupted', from which 'faster' was forked"):
+        replay("faster", 2, [], tmp_path)
+    judged = told(tmp_path, "rescore", "faster")
+    assert "steps 0 to 2 are of uninterrupted" in judged.stdout

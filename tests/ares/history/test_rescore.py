@@ -1,5 +1,6 @@
 """A run's samples judged again: by the same reward nothing differs; by another one it is told what, and from where."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -8,8 +9,8 @@ import pytest
 
 from ares.config import ConfigError
 from ares.history import Judged, Rescore
-from ares.store import StoreError
-from tests.short_runs import told
+from ares.store import RunStore, StoreError
+from tests.short_runs import ares, told, train
 
 VERIFIER = '''
 import re
@@ -101,3 +102,25 @@ def test_the_command_says_from_where_on_training_differs_and_how_to_fork(copied:
     assert "training would have gone another way from step 1 on" in other.stdout
     assert f"ares fork uninterrupted --at 1 --phase rollout {reward} --run uninterrupted-rescored" in other.stdout
     assert told(copied, "rescore", "uninterrupted", "--steps", "first").returncode == 2
+
+
+def test_a_step_that_went_on_with_another_rounding_is_judged_once(copied: Path, tmp_path: Path) -> None:
+    """Its score and experience phases have kept results under two identities."""
+    own = tmp_path / "own"
+    assert train(own, "uninterrupted", kill_at="2:experience:after") == -9
+    ended = ares(own, "resume", "uninterrupted", "learner.micro_batch_tokens=2048")
+    assert ended.returncode == 0, ended.stderr
+    assert [one.changed for one in judged(own)] == [0] * 5
+    assert [one.samples for one in judged(own)] == [one.samples for one in judged(copied)]
+
+
+def test_a_file_that_made_the_rewards_what_they_were_may_be_repaired_but_no_other(copied: Path) -> None:
+    described = json.loads((copied / "uninterrupted" / "run.json").read_text())
+    words = copied / "words.txt"
+    words.write_text("so")
+    described["config"]["algorithm"]["entropy"]["trigger_tokens"] = str(words)
+    described["digests"]["files"] = {str(words): "another"}
+    store = RunStore(copied / "uninterrupted")
+    store.write_run({name: value for name, value in described.items() if name != "checksum"})
+    with pytest.raises(StoreError, match=r"words\.txt \(algorithm\.entropy\.trigger_tokens\) changed since"):
+        judged(copied)
