@@ -1,9 +1,10 @@
 """A model's weights: checking its files, reading them, naming the tensors that are stored.
 
 Covered: safetensors and legacy .bin files, whole or in shards, under transformers' own renaming and tying; a tokenizer
-that exceeds the vocabulary. All this is checked from headers, with the model on the meta device, before anything
-starts; NaN when weights are read. Not covered: headers of a hub's model that is not downloaded yet (loading makes the
-same checks), logits that are transformed after the head (ares/models/causal.py).
+that exceeds the vocabulary; adapters beside the weights. All this is checked from headers, with the model on the meta
+device, before anything starts; NaN, and heads that are not tied as config.json says, when weights are read. Not
+covered: headers of a hub's model that is not downloaded yet (loading makes the same checks), logits that are
+transformed after the head (ares/models/causal.py).
 """
 
 import pickle
@@ -34,11 +35,10 @@ PUBLISHED_AS: dict[str, Any] = {
     "masked_diffusion": AutoModel,
 }
 """The Auto class of each model family."""
-UNREADABLE = (
-    *(OSError, ValueError, TypeError, AttributeError, KeyError, RuntimeError, EOFError),
-    *(SafetensorError, pickle.UnpicklingError),
-)
+UNREADABLE = (OSError, ValueError, LookupError, EOFError, SafetensorError, pickle.UnpicklingError)
 """What reading incomplete or damaged files of weights raises."""
+UNREADABLE_HEADER = (*UNREADABLE, TypeError, AttributeError, RuntimeError)
+"""What reading their headers raises: where memory is taken, a RuntimeError may be about that."""
 SHOWN = 3
 """Tensors that an error names of each kind."""
 
@@ -54,7 +54,8 @@ def check_weight_files(config: ModelConfig) -> Any:
     with quiet_transformers():
         model = _empty(PUBLISHED_AS[config.family], settings, config)
         try:
-            model, info = _read(type(model), settings, config, device_map={"": "meta"}, local_files_only=True)
+            how = {"device_map": {"": "meta"}, "local_files_only": True}
+            model, info = _read(type(model), settings, config, UNREADABLE_HEADER, **how)
         except ModelError as error:
             if isinstance(error.__cause__, OSError) and not Path(config.location).is_dir():
                 return model  # of the hub, and not downloaded yet
@@ -69,22 +70,37 @@ def read_weights(kind: Any, settings: Any, config: ModelConfig, part: bool = Fal
     Every weight comes from the files and is finite.
     """
     with quiet_transformers():
-        model, info = _read(type(_empty(kind, settings, config)), settings, config, dtype=torch.float32)
+        empty = _empty(kind, settings, config)
+        expected = stored_tensors(empty).keys()
+        model, info = _read(type(empty), settings, config, UNREADABLE, dtype=torch.float32)
     check_loaded(info, config.path, type(model).__name__, settings, part)
+    if not part and (untied := stored_tensors(model).keys() ^ expected):
+        raise ModelError(
+            f"model.path={config.path}: its weight files and config.json do not agree on what is tied "
+            f"(tie_word_embeddings): {_some(sorted(untied))}"
+        )
     check_finite(model, config.path)
     return model
 
 
-def _read(kind: Any, settings: Any, config: ModelConfig, **how: Any) -> tuple[Any, dict[str, Any]]:
+def _read(
+    kind: Any, settings: Any, config: ModelConfig, unreadable: tuple[type[Exception], ...], **how: Any
+) -> tuple[Any, dict[str, Any]]:
+    adapters = f"model.path={config.path}: holds adapters: merge them into their base model first"
     try:
-        return load_with_report(kind, config.location, settings, **how)
-    except UNREADABLE as error:
+        model, info = load_with_report(kind, config.location, settings, **how)
+    except unreadable as error:
         folder = Path(config.location)
-        held = _some(sorted(file.name for suffix in ("*.safetensors", "*.bin") for file in folder.glob(suffix)))
-        why = f"its weight files ({held or 'there are none'}) are incomplete or damaged: {first_sentence(error)}"
         if (folder / "adapter_config.json").exists():
-            why = "holds adapters only: merge them into their base model first"
-        raise ModelError(f"model.path={config.path}: {why}") from error
+            raise ModelError(adapters) from error
+        held = _some(sorted(file.name for suffix in ("*.safetensors", "*.bin") for file in folder.glob(suffix)))
+        why = f"its weight files ({held or 'there are none'}) are incomplete or damaged"
+        if not folder.is_dir():
+            why = "its weight files cannot be had"
+        raise ModelError(f"model.path={config.path}: {why}: {first_sentence(error)}") from error
+    if getattr(model, "_hf_peft_config_loaded", False):
+        raise ModelError(adapters)
+    return model, info
 
 
 def check_loaded(info: Mapping[str, Any], path: str, kind: str, settings: Any, part: bool = False) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig as PeftLoraConfig
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
@@ -127,9 +128,10 @@ def test_shards_are_looked_at_one_by_one(tmp_path: Path) -> None:
     shards[1].unlink()
     with pytest.raises(ModelError, match=rf"are incomplete or damaged: .*{shards[1].name}"):
         check_weight_files(settings(tmp_path / "shards"))
-    (tmp_path / "shards" / "model.safetensors.index.json").write_text("[]")
-    with pytest.raises(ModelError, match="are incomplete or damaged"):
-        check_weight_files(settings(tmp_path / "shards"))
+    for index in ("[]", '{"metadata": {}, "weight_map": {}}'):
+        (tmp_path / "shards" / "model.safetensors.index.json").write_text(index)
+        with pytest.raises(ModelError, match="are incomplete or damaged"):
+            check_weight_files(settings(tmp_path / "shards"))
 
 
 def test_legacy_files_are_looked_at_alike(tmp_path: Path) -> None:
@@ -193,8 +195,49 @@ def test_adapters_alone_are_no_model(tmp_path: Path) -> None:
     folder = build(CAUSAL["Llama"], tmp_path)
     (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
     (folder / "adapter_config.json").write_text("{}")
-    with pytest.raises(ModelError, match="holds adapters only"):
+    with pytest.raises(ModelError, match="holds adapters: merge them"):
         check_weight_files(settings(folder))
+
+
+def test_adapters_beside_a_model_are_refused_and_not_trained_on(tmp_path: Path) -> None:
+    """transformers puts them into the model, and reports only on their tensors."""
+    folder = build(CAUSAL["Llama"], tmp_path)
+    adapted = AutoModelForCausalLM.from_pretrained(folder)
+    adapted.add_adapter(PeftLoraConfig(r=4, target_modules=["q_proj"]))
+    adapted.save_pretrained(folder)  # the adapters alone
+    assert (folder / "model.safetensors").exists()
+    for load in (check_weight_files, lambda model: LanguageModel.load(model, CPU), lambda model: Critic(model, CPU)):
+        with pytest.raises(ModelError, match="holds adapters: merge them"):
+            load(settings(folder))
+
+
+def test_a_head_that_the_settings_tie_and_the_files_do_not_is_refused(tmp_path: Path) -> None:
+    """The engine, which is made of the settings alone, has no such weight."""
+    folder = build(CAUSAL["Llama"], tmp_path, tie_word_embeddings=True)
+    rewritten(folder, lambda tensors: tensors.update({"lm_head.weight": tensors["model.embed_tokens.weight"] + 1}))
+    with pytest.raises(ModelError, match=r"do not agree on what is tied \(tie_word_embeddings\): lm_head.weight"):
+        LanguageModel.load(settings(folder), CPU)
+    Critic(settings(folder), CPU)
+
+
+def test_what_is_no_fault_of_the_files_is_not_blamed_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = build(CAUSAL["Llama"], tmp_path)
+
+    def fail(error: Exception) -> None:
+        def load(*given: Any, **how: Any) -> None:
+            raise error
+
+        monkeypatch.setattr("ares.models.weights.load_with_report", load)
+
+    fail(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        LanguageModel.load(settings(folder), CPU)
+    fail(OSError("We couldn't connect to the hub. Check your connection."))
+    of_hub = settings(folder)
+    monkeypatch.setattr(type(of_hub), "location", "somebody/model")
+    monkeypatch.setattr("ares.models.causal.read_settings", lambda config: AutoConfig.from_pretrained(folder))
+    with pytest.raises(ModelError, match=r"its weight files cannot be had: We couldn't connect to the hub.$"):
+        LanguageModel.load(of_hub, CPU)
 
 
 @pytest.mark.parametrize(
