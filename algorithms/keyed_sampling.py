@@ -45,12 +45,16 @@ def nucleus(probs: torch.Tensor, top_p: float) -> torch.Tensor:
 
 
 def draw_tokens(probs: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-    """The first token whose cumulative probability exceeds the draw: probs [B, V], of any sum; uniform [B] → [B]."""
+    """The first token whose cumulative probability exceeds the draw: probs [B, V], of any sum; uniform [B] → [B].
+
+    Where probabilities are NaN it is the last token, whose log-prob then is NaN too.
+    """
     cumulative = probs.double().cumsum(-1)
     whole = cumulative[:, -1]
     # Rounded up to the whole, a draw would go past the last token with mass.
     drawn = torch.minimum(uniform * whole, torch.nextafter(whole, torch.zeros_like(whole)))
-    return torch.searchsorted(cumulative, drawn[:, None], right=True)[:, 0]
+    tokens = torch.searchsorted(cumulative, drawn[:, None], right=True)[:, 0]
+    return tokens.clamp(max=probs.shape[-1] - 1)
 
 
 def _shift_right(x: torch.Tensor, bits: int) -> torch.Tensor:

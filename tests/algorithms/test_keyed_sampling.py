@@ -112,6 +112,17 @@ def test_the_outermost_draws_give_tokens_that_can_be_drawn(uniform: float, top_p
     assert torch.isfinite(log_prob).all()
 
 
+@pytest.mark.parametrize("top_p", [0.5, 1.0])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_where_logits_are_no_numbers_a_token_is_drawn_whose_log_prob_is_none(temperature: float, top_p: float) -> None:
+    """On a GPU an index out of range would end the process."""
+    logits = LOGITS.repeat(3, 1)
+    logits[1, 4] = torch.nan
+    tokens, log_probs = sample_tokens(logits, keyed_uniform(seeds(3), 0), temperature, top_p)
+    assert ((tokens >= 0) & (tokens < 10)).all()
+    assert log_probs.isnan().tolist() == [False, True, False]
+
+
 def test_the_global_generators_are_untouched() -> None:
     before = torch.random.get_rng_state(), np.random.get_state()[1].copy()
     sample_tokens(LOGITS.expand(5, -1), keyed_uniform(seeds(5), 0), 1.0, 0.9)
