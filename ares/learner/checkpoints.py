@@ -9,6 +9,7 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -74,12 +75,19 @@ def write(folder: Path | None, name: str, tensors: Mapping[str, Tensor]) -> None
 
 def read(folder: Path, name: str) -> dict[str, Tensor]:
     """All tensors, on the CPU: views of the file until they are copied."""
-    return _read_shards(folder / name) if (folder / name).is_dir() else load_file(_file(folder, name))
+    if not (folder / name).is_dir():
+        return load_file(_file(folder, name))
+    tensors = {key: torch.empty(kept.size, dtype=kept.properties.dtype) for key, kept in _shards(folder / name).items()}
+    _read_shards(folder / name, tensors)
+    return tensors
 
 
 def read_into(folder: Path, name: str, targets: Mapping[str, Tensor]) -> None:
     """Fill tensors, whole or this rank's parts, from those written under their names. Raises KeyError."""
-    _fill(targets, read(folder, name))
+    if (folder / name).is_dir():
+        _read_shards(folder / name, targets)
+    else:
+        _fill(targets, load_file(_file(folder, name)))
 
 
 @torch.no_grad()
@@ -93,17 +101,21 @@ def _fill(targets: Mapping[str, Tensor], kept: Mapping[str, Tensor]) -> None:
         target.copy_(value)
 
 
-def _read_shards(folder: Path) -> dict[str, Tensor]:
-    """Tensors that several ranks wrote in parts, as versions before December 2026 did where weights were sharded."""
+def _read_shards(folder: Path, targets: Mapping[str, Tensor]) -> None:
+    """Fill tensors, whole or this rank's parts, from those that several ranks wrote in parts, as versions before
+    December 2026 did where weights were sharded. No rank reads more than its parts."""
     import torch.distributed.checkpoint as dcp  # takes a third of a second
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
-    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
-    written = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
-    tensors = {key: kept for key, kept in written.items() if isinstance(kept, TensorStorageMetadata)}
-    empty = {key: torch.empty(kept.size, dtype=kept.properties.dtype) for key, kept in tensors.items()}
-    dcp.load(empty, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
-    return empty
+    into = {key: target.detach() for key, target in targets.items()}
+    dcp.load(into, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
+
+
+def _shards(folder: Path) -> dict[str, Any]:
+    """Size and type of what `_read_shards` reads, by name."""
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+
+    return dict(HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata)
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -121,7 +133,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: torch.nn.Module) 
 
 def load_optimizer(folder: Path, name: str, optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
     """Replace AdamW's moments and step counts with the written ones."""
-    kept = read(folder, name)
+    kept = _shards(folder / name) if (folder / name).is_dir() else load_file(_file(folder, name))
     optimizer.state.clear()
     fused = optimizer.defaults.get("fused")  # its kernel needs the step count on the device
     for parameter_name, parameter in model.named_parameters():
@@ -131,4 +143,4 @@ def load_optimizer(folder: Path, name: str, optimizer: torch.optim.Optimizer, mo
                 "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
-    _fill(optimizer_tensors(optimizer, model), kept)
+    read_into(folder, name, optimizer_tensors(optimizer, model))

@@ -398,6 +398,7 @@ class Learner:
             checkpoints.write(folder, name, named)
         if folder is not None:
             checkpoints.write_counters(folder, {"version": self.version, "optimizer_steps": self.optimizer_steps})
+        self._release_memory()
 
     def load(self, folder: Path) -> None:
         """Load a checkpoint, written by any number of ranks."""

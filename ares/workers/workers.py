@@ -93,7 +93,8 @@ class Workers(ABC):
     async def _ask_learner(self, version: int, method: str, *arguments: Any) -> Any:
         async with self._learning:
             learner = await self._learner_at(version)
-            if method != "save":  # which needs no memory that the engine has
+            gathers = self.config.learner.sharded or self.config.model.lora is not None
+            if method != "save" or gathers:  # else it needs no memory that the engine has
                 await self._engine_sleeps()
             return await learner.call(method, *arguments)
 

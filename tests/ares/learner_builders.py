@@ -1,10 +1,14 @@
 """A learner of the tiny model, two groups of sampled rows, and comparisons of learners."""
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 
+from ares.learner import checkpoints
 from ares.learner.learner import Learner, UpdateResult
 from tests.ares.builders import config, rows
 
@@ -24,6 +28,24 @@ def weights(of: Learner) -> dict[str, torch.Tensor]:
     critic = dict(of.critic.named_parameters()) if of.critic else {}
     own = of.weights() | {f"critic/{name}": parameter.detach().cpu() for name, parameter in critic.items()}
     return {name: tensor.clone() for name, tensor in own.items()}
+
+
+def save_in_parts(of: Learner, folder: Path) -> None:
+    """A checkpoint as two ranks of an earlier version wrote it where weights were sharded."""
+    moments = checkpoints.optimizer_tensors(of.optimizer, of.policy.model)
+    for name, tensors in {"policy": dict(of.policy.model.named_parameters()), "optimizer": moments}.items():
+        (folder / name).mkdir(parents=True)
+        for rank in range(2):
+            parts, offsets = {}, {}
+            for key, tensor in tensors.items():
+                pieces = tensor.detach().tensor_split(2) if tensor.ndim else (tensor.detach(),)
+                if rank < len(pieces):
+                    parts[key] = pieces[rank].contiguous()
+                    first = [rank * len(pieces[0])] if tensor.ndim else []
+                    offsets[key] = {"saved_offsets": first + [0] * (tensor.ndim - 1)}
+            file = folder / name / f"shard-{rank}.safetensors"
+            save_file(parts, file, {"DCP_SHARDING_INFO": json.dumps(offsets)})
+    checkpoints.write_counters(folder, {"version": of.version, "optimizer_steps": of.optimizer_steps})
 
 
 def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:

@@ -275,6 +275,23 @@ def test_the_learners_turn_does_not_come_between_an_engines_weights_and_its_samp
     assert called == ["load", "generate", "sleep"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "slept"), [([], []), (["learner.sharded=true"], ["sleep"]), (["model.lora.rank=4"], ["sleep"])]
+)
+def test_an_engine_sleeps_while_weights_are_saved_that_are_gathered_or_merged(
+    settings: list[str], slept: list[str], cluster: Cluster
+) -> None:
+    called = sharing_a_gpu(cluster)
+    cluster.config = config(*settings)
+
+    async def call(method: str, target: str) -> None:
+        called.append(method)
+
+    cluster._learner.call = call  # type: ignore[union-attr, method-assign]
+    asyncio.run(cluster.save(1, "target"))
+    assert called == [*slept, "save"]
+
+
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_an_engine_that_is_being_put_to_sleep_is_given_its_weights_again(cancelled: bool, cluster: Cluster) -> None:
     """Until it slept, or for good if nobody waited for that, it was taken to have those it had before."""

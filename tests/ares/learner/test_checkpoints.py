@@ -14,7 +14,7 @@ from ares.config.profiles import load
 from ares.learner import checkpoints
 from ares.learner.learner import Learner
 from tests.ares.builders import rows, shaped
-from tests.ares.learner_builders import ACCURACIES, LENGTHS, equal, learner, sampled, weights
+from tests.ares.learner_builders import ACCURACIES, LENGTHS, equal, learner, sampled, save_in_parts, weights
 
 
 @pytest.mark.parametrize("which", ["policy", "critic"])
@@ -102,3 +102,23 @@ def test_shards_that_ranks_of_an_earlier_version_wrote_are_read(tmp_path: Path) 
     target = HuggingFaceStorageWriter(str(tmp_path / "policy"), save_distributed=True)
     dcp.save(written, storage_writer=target, no_dist=True)
     assert equal(checkpoints.read(tmp_path, "policy"), written)
+
+
+def test_shards_are_read_into_the_place_where_they_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every rank made room for the whole model and both moments, where it keeps a part."""
+    straight, resumed = learner(), learner()
+    straight.update(shaped(straight, sampled()))
+    save_in_parts(straight, tmp_path)
+    monkeypatch.setattr(torch, "empty", lambda *size, **how: pytest.fail(f"room for {size}"))
+    resumed.load(tmp_path)
+    assert equal(weights(resumed), weights(straight))
+    moments = [checkpoints.optimizer_tensors(each.optimizer, each.policy.model) for each in (resumed, straight)]
+    assert equal(*moments)
+
+
+def test_a_learner_that_has_saved_holds_nothing_that_an_engine_may_need(tmp_path: Path) -> None:
+    trained = learner()
+    weight = next(trained.policy.model.parameters())
+    weight.grad = torch.ones_like(weight)
+    trained.save(tmp_path)
+    assert weight.grad is None

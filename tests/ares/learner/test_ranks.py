@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ares.learner import UpdateResult, checkpoints
 from ares.learner.learner import Learner
 from ares.store.store import Ref, RunStore
 from tests.ares.builders import PAD, config, rows, shaped, to_batch
+from tests.ares.learner_builders import save_in_parts
 
 ROUNDING = 1e-4
 """AdamW scales any gradient to a whole step, so rounding in a gradient near zero changes much of that step."""
@@ -107,12 +109,14 @@ def test_two_ranks_repeat_themselves_bit_for_bit_from_a_checkpoint(pair: Pair) -
     assert all(np.array_equal(results[0][name], results[1][name]) for name in results[0])
 
 
-def test_a_checkpoint_of_one_rank_goes_on_with_two(pair: Pair) -> None:
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_a_checkpoint_of_one_rank_or_of_an_earlier_versions_goes_on_with_two(pair: Pair, in_parts: bool) -> None:
     pair.alone.load(pair.store.path(pair.start))
     pair.alone.update(pair.batch)
-    pair.call("load", pair.store.write_folder("of-one", pair.alone.save))
+    save = partial(save_in_parts, pair.alone) if in_parts else pair.alone.save
+    pair.call("load", pair.store.write_folder(f"of-one-{in_parts}", save))
     pair.alone.update(pair.batch)
-    pair.update(pair.written(pair.batch, "once-more"))
+    pair.update(pair.written(pair.batch, f"once-more-{in_parts}"))
     for name, weight in pair.alone.weights().items():
         np.testing.assert_allclose(pair.weights()[0][name], weight.numpy(), atol=ROUNDING)
 
