@@ -109,7 +109,10 @@ class TestOutcome:
     detail: str = ""
     """At most 200 characters."""
     trusted: bool = True
-    """False for a test that ran in the program's own process, which could forge the outcome. Its text alone decides."""
+    """False for a test that ran in the program's own process, which could forge the outcome; and if it is foreign."""
+    foreign: bool = False
+    """It ran apart and failed after the program gave it an object of a package that its text does not name, or one to
+    copy instead of data. It counts as failed whatever becomes of untrusted tests, or programs could avoid a score."""
 
 
 @dataclasses.dataclass
@@ -158,12 +161,13 @@ class Verdict:
 def weighed(verdict: Verdict, untrusted: str) -> Verdict:
     """The verdict with its untrusted tests counted as they came out (accept) or as failed (zero), or no score (drop).
 
-    The texts of the tests decide which are untrusted, so all programs of a problem are treated alike. Raises
-    ValueError.
+    The texts of the tests decide which are untrusted, so all programs of a problem are treated alike. Those that are
+    untrusted by a program's own doing (foreign) have failed, and change nothing. Raises ValueError.
     """
     if untrusted not in UNTRUSTED:
         raise ValueError(f"untrusted must be one of {', '.join(UNTRUSTED)}, not {untrusted!r}")
-    if untrusted == "accept" or verdict.trusted_compare or verdict.pass_ratio is None:
+    ran_apart = all(outcome.trusted or outcome.foreign for outcome in verdict.tests)
+    if untrusted == "accept" or ran_apart or verdict.pass_ratio is None:
         return verdict
     if untrusted == "drop":
         return dataclasses.replace(verdict, pass_ratio=None)

@@ -135,6 +135,8 @@ class Rule:
     # Whether each kind of node is seen through
 
     def _on_Name(self, node: ast.Name) -> bool:
+        if node.id in self._theirs.intersection(self._packages) - PACKAGES:  # which the program has imported for it
+            return False
         is_known = node.id in FUNCTIONS | EXCEPTIONS | self._theirs | self._bound | {"__name__"}
         return is_known or not hasattr(builtins, node.id) or node.id in self._own
 

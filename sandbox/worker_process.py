@@ -196,8 +196,8 @@ class WorkerProcess:
         before = Usage(**vars(usage))  # by earlier checkers
         while True:
             message = self._receive()
-            for index, verdict, cpu, wall, detail, trusted in message.get("outcomes", ()):
-                known[index] = TestOutcome(verdict, cpu, wall, detail, trusted)
+            for index, *outcome in message.get("outcomes", ()):
+                known[index] = TestOutcome(*outcome)
             if "usage" in message:
                 usage.set_sum(before, **message["usage"])
             if message.get("is_done"):

@@ -118,6 +118,7 @@ class Checker:
         for index in self._job["order"]:
             struct.pack_into("<i", self._progress, 0, index)
             started = time.monotonic()
+            self._is_foreign = False
             self._is_trusted = index >= len(self._job["plans"]) or self._job["plans"][index]["apart"]
             if self._spent is None and self._timeouts >= MAX_TIMEOUTS:
                 self._spent = "timeout", f"not run: {MAX_TIMEOUTS} tests had timed out"
@@ -133,7 +134,8 @@ class Checker:
             now = time.monotonic()
             self._wall, self._cpu = self._wall + now - started, self._cpu + cpu
             shown = detail[:200].encode("utf-8", "replace").decode()
-            self._outcomes.append([index, outcome, cpu, now - started, shown, self._is_trusted])
+            is_trusted = self._is_trusted and not self._is_foreign
+            self._outcomes.append([index, outcome, cpu, now - started, shown, is_trusted, self._is_foreign])
             if now - self._flushed > _FLUSH_SECONDS:
                 self._send()
         self._end_session()
@@ -185,6 +187,7 @@ class Checker:
             if session.needs_process and session.failure is None:
                 self._is_trusted = False
                 return self._judge_test({**plan, "apart": False})
+            self._is_foreign = session.met_foreign and outcome != "accepted"
         else:
             outcome, detail = self._run_in_process(plan, session)
         if session.failure is not None:  # whatever the test made of it
@@ -197,7 +200,7 @@ class Checker:
         return outcome, used, detail
 
     def _run_apart(self, plan: dict[str, Any], session: Session) -> tuple[str, str]:
-        session.raised = None
+        session.raised, session.met_foreign = None, False
         session.objects, session.classes = plan["objects"], frozenset(plan["classes"])
         names: dict[str, Any] = {"__name__": "__main__"}
         names |= {name: Remote(session, ["name", name]) for name in plan["functions"]}

@@ -70,7 +70,10 @@ class Remote:
     __subclasscheck__ = __instancecheck__
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise self._session.need_process("it copies an object of the program's")
+        if self._session.objects:
+            raise self._session.need_process("it copies an object of the program's")
+        self._session.met_foreign = True
+        raise TypeError("an object of the program's cannot be copied in a test of plain data")
 
 
 class RemoteIterator(Remote):

@@ -84,6 +84,7 @@ class Session:
         self.classes: frozenset[str] = frozenset()  # the names of their classes
         self.raised: BaseException | None = None  # the last exception that came from the program
         self.needs_process = False  # whatever the test makes of it
+        self.met_foreign = False  # whether the test was given an object of a package's class, or one to copy
         self.failure: CandidateFailed | None = None
         self.usage: dict[str, Any] | None = None  # once dead
         self.start_clock()
@@ -235,8 +236,7 @@ class Session:
             raise ValueError("unknown tag")
         if tag == "u":
             return self._carried(reader, depth, number, about, *more)
-        if more == [True] and packages.are_loaded():
-            raise self.need_process("the program's value is of a package's class, which does not cross")
+        self.met_foreign |= more == [True] and packages.are_loaded()
         if number not in self._remotes:
             self._remotes[number] = (RemoteIterator if about is True else Remote)(self, ["h", number])
         return self._remotes[number]

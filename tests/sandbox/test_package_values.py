@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox import Program, SandboxPool, Verdict, packages
+from sandbox.program import UNTRUSTED, weighed
 from tests.sandbox import evalplus
 from tests.sandbox.package_environment import copy_installed
 
@@ -169,27 +170,57 @@ def nothing(): return pd.NaT
     ("test", "expected"),
     [
         ("assert (mat([[1, 2]]) * mat([[1], [2]]))[0, 0] == 5", "accepted"),
-        ("assert (mat([[1, 2]]) == [1, 2]).all()", "accepted"),
+        ("assert (mat([[1, 2]]) == [1, 2]).all()", "runtime_error"),
         ("assert mask([1, 2, 3]).sum() == 3 and rec()['a'][0] == 1", "accepted"),
         ("assert frame().shape == (2, 3) and frame()['a'].sum() == 3", "accepted"),
-        ("assert len(frame()) == 2 and frame().equals(frame()) and (frame() < 7).all().all()", "accepted"),
+        ("assert len(frame()) == 2", "wrong_answer"),
+        ("import pandas\nassert len(frame()) == 2 and frame().equals(frame()) and (frame() < 7).all().all()", ""),
         ("assert nothing() != nothing() and str(nothing()) == 'NaT'", "accepted"),
         ("assert frame().shape == (1, 1)", "wrong_answer"),
     ],
 )
-def test_values_that_do_not_cross_are_judged_among_the_programs_own(
+def test_values_that_do_not_cross_stay_with_the_program_and_a_test_that_fails_by_one_is_not_trusted(
     pool: SandboxPool, test: str, expected: str
 ) -> None:
     verdict = judge(pool, PANDAS + OTHER_KINDS, [test])
-    assert (verdict.error_type, verdict.trusted_compare) == (expected, False), verdict.tests
+    outcome = (verdict.error_type, verdict.trusted_compare)
+    assert outcome == ((expected, expected == "accepted") if expected else ("accepted", False)), verdict.tests
 
 
-def test_without_packages_no_program_chooses_the_lane(pool: SandboxPool) -> None:
-    source = "import sys\nServer = sys.modules['worker.server'].Server\n"
-    source += "Server._refer = lambda self, value: ['h', 0, False, True]\nclass A: pass\ndef f(): return A()"
-    with SandboxPool() as bare:
-        for each, is_trusted in ((bare, True), (pool, False)):
-            assert judge(each, source, ["assert f() == 1"], "").trusted_compare == is_trusted
+IN_NAME = """
+class A:
+    __module__ = "numpy"
+    __eq__ = lambda self, other: True
+def f(): return A()
+"""
+FORGED_FLAG = """
+import sys
+sys.modules["worker.server"].Server._refer = lambda self, value: ["h", 0, False, True]
+class A: __eq__ = lambda self, other: True
+def f(): return A()
+"""
+
+
+@pytest.mark.parametrize("test", ["assert f() == 1", "import copy\nassert copy.deepcopy(f()) == 1"])
+@pytest.mark.parametrize("source", [IN_NAME, FORGED_FLAG, "import pandas as pd\ndef f(): return pd.Series([1])"])
+def test_no_program_chooses_the_lane_and_by_none_of_its_values_it_avoids_its_score(
+    pool: SandboxPool, source: str, test: str
+) -> None:
+    verdict = judge(pool, source, [test, "assert 1 == 1"], "")
+    expected = [("runtime_error" if "copy" in test else "wrong_answer", False), ("accepted", True)]
+    assert [(outcome.verdict, outcome.trusted) for outcome in verdict.tests] == expected
+    assert [weighed(verdict, untrusted).pass_ratio for untrusted in UNTRUSTED] == [0.5] * 3
+
+
+def test_a_text_that_names_a_package_runs_where_its_values_are(pool: SandboxPool) -> None:
+    verdict = judge(pool, "import pandas\ndef f(): return pandas.NaT", ["assert pandas.isna(f())"], "")
+    assert (verdict.error_type, verdict.trusted_compare) == ("accepted", False)
+
+
+def test_a_checker_of_outputs_may_answer_with_an_object_of_a_package(pool: SandboxPool) -> None:
+    checker = "import pandas as pd\ndef check(input, expected, output):\n    return pd.array([output == expected])"
+    (verdict,) = pool.run([Program(source="print(end=input())", stdin_tests=[("2", "2")], checker=checker)])
+    assert (verdict.error_type, verdict.trusted_compare) == ("accepted", True), verdict.tests
 
 
 FORGER = """
