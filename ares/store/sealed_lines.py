@@ -8,7 +8,7 @@ so a killed step goes on with the phase after its last line. The key says what t
 under another key nothing is found and the phase runs.
 
 Covered: a line that was being written when the process died, or was damaged later, ends the file. Not covered: whether
-the artifacts are intact (RunStore.kept); power failures (lines are not synced, but a damaged one is noticed); journals
+the artifacts are intact (RunStore.take); power failures (lines are not synced, but a damaged one is noticed); journals
 of runs at a URL, which are not uploaded: other machines find artifacts only.
 """
 

@@ -49,6 +49,8 @@ class RunStore:
         self.name = directory.name
         self.mirror = mirror_of(directory)
         self._is_fresh = self.mirror is None
+        self._holds = False
+        """Whether this store has the lock."""
         self._links: dict[int, tuple[tuple[int, ...], str | None, str]] = {}
         """By step, of commits that were read: the file's stamp, parent, digest."""
         self._tables: dict[Ref, pa.Table] = {}
@@ -127,6 +129,19 @@ class RunStore:
     def intact(self, refs: list[Ref]) -> bool:
         """Whether every artifact is there with the content that was written."""
         return all(self._hash(ref) == ref.sha256 for ref in refs)
+
+    def take(self, refs: list[Ref]) -> bool:
+        """Whether every artifact is there with the content that was written; after this, at the URL as well.
+
+        Another machine that had the run in between may have written others there under the same names.
+        """
+        for ref in refs:
+            path = self.directory / ref.path
+            if tree_hash(path) == ref.sha256:
+                self._upload(ref.path, path)
+            elif self._hash(ref) != ref.sha256:
+                return False
+        return True
 
     def here(self, path: str) -> Path:
         """The path of a file or folder of the run, downloaded if needed; for what has no Ref."""
@@ -265,7 +280,9 @@ class RunStore:
         """What the phases of a step have found."""
         if step not in self._memos:
             file = f"{self.step_path(step)}/{MEMO_FILE}"
-            if self.mirror is not None:  # another machine may have begun the same step since
+            # Another machine may have begun the same step since, unless this one trains the run: its file is newer
+            # than what is at the URL, which whoever only looks must not put in its place.
+            if self.mirror is not None and (self._holds or not self.is_held()):
                 self.mirror.bring(file, anew=True)
             self._memos[step] = Memo(self.directory / file, lambda path: self._upload(file, path))
         return self._memos[step]
@@ -383,6 +400,8 @@ class RunStore:
                 # From now on the copy is taken to be what is at the URL.
                 self.mirror.refresh(lambda: False)
                 self._is_fresh = True
+            self._holds = True
+            stack.callback(setattr, self, "_holds", False)
             yield
 
     def _copy_id(self) -> str:

@@ -142,6 +142,33 @@ def test_what_phases_have_found_on_one_machine_another_finds(world: World) -> No
         assert READERS["json"](store, other) == {"by": "other"}
 
 
+def test_looking_at_a_run_that_this_machine_trains_leaves_what_its_phases_have_found(world: World) -> None:
+    """`ares verify` between a line and its upload deleted the file, or put the shorter one in its place."""
+    store, seen = world.store(), []
+    with store.lock():
+        memo = store.memo(1)
+        memo._written = lambda path: seen.append(world.store().memo(1).texts)
+        for key in "ab":
+            memo.keep(Kept(key, "rollout", {}))
+    assert seen == [memo.texts[:1], memo.texts]
+
+
+def test_what_is_taken_is_at_the_url_whatever_another_machine_wrote_there_since(world: World) -> None:
+    """A step was committed whose batch was only in the copy: another machine had begun the step in between."""
+    first = world.store("first")
+    kept = {kind: WRITERS[kind](first, f"steps/000005/{kind}") for kind in KINDS}
+    second = world.store("second")
+    for kind, ref in kept.items():
+        if kind == "folder":
+            second.write_folder(ref.path, lambda folder: (folder / "other").write_text("other") and None)
+        else:
+            second.write_json(ref.path, {"by": "other"})
+    assert first.take(list(kept.values()))
+    assert world.store("third").take(list(kept.values()))
+    first.discard(kept["json"])
+    assert not first.take(list(kept.values()))
+
+
 # ---- runs ----------------------------------------------------------------------------------------------------------
 
 
