@@ -4,8 +4,9 @@
     accuracy    .2  .4  .5  .7  .8 │.3  .5  .6  .7  .7  .8 │     mean of the level's last `window` groups
                           threshold ┘             threshold ┘     and the window begins anew
 
-The last level stays. Covered: when the level rises, and what a resume restores. Not covered: which problems a level has
-(one source of data.train each), drawing them (ares/runs/run.py).
+The last level stays. A level whose problems are all left out as solved (`drop_allpass_entropy_threshold`) is over,
+even before its window is full. Covered: when the level rises, and what a resume restores. Not covered: which problems a
+level has (one source of data.train each), drawing them (ares/runs/run.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,9 +44,18 @@ class Curriculum:
         own = [accuracy for level, accuracy in zip(levels, accuracies, strict=True) if level == self.level]
         self._recent = [*self._recent, *own][-self.settings.window :]
         is_full = len(self._recent) == self.settings.window
-        if is_full and self.level + 1 < self.levels and self._accuracy() >= self.settings.threshold:
-            self.level += 1
-            self._recent = []
+        if is_full and not self.is_last and self._accuracy() >= self.settings.threshold:
+            self.rise()
+
+    @property
+    def is_last(self) -> bool:
+        """Whether there is no level after this one."""
+        return self.level + 1 == self.levels
+
+    def rise(self) -> None:
+        """Go to the next level: this one is mastered, or none of its problems is left to draw."""
+        self.level += 1
+        self._recent = []
 
     def _accuracy(self) -> float:
         return sum(self._recent) / len(self._recent)

@@ -33,6 +33,7 @@ from ares.data import (
     load_tokenizer,
     load_train,
     odd_in_template,
+    shown,
 )
 from ares.engines import end_token_ids, padding_id
 from ares.grading import Grader, load_grader, try_on
@@ -157,8 +158,10 @@ class Run:
         check_vocabulary(model, tokenizer, ends, prompts, config.model.path)
         for odd in odd_in_template(tokenizer, config.data.chat_template_kwargs, ends):
             logger.warning("the chat template of %s: %s", config.model.path, odd)
-        if too_few := config.too_few(len(train)):
-            raise DataError(f"{train.source}: {too_few}")
+        levels = [str(level) for level in range(len(config.data.levels))]
+        for source, part in zip(config.data.levels or [train.source], train.parts(levels), strict=True):
+            if too_few := config.too_few(len(part)):
+                raise DataError(f"{shown(source)}: {too_few}")
         for problems in both:
             check_media(problems.frame, problems.source, config.rollout)
             if problems.overlong:
@@ -211,13 +214,18 @@ class Run:
         self.commit, self.state = commit, self.restored(commit.state).settled()
 
     def next_prompts(self, state: RunState, count: int) -> list[str]:
-        """The next problems to draw, without skipped ones and other levels'; advances the state's cursor."""
+        """The next problems to draw, without skipped ones and other levels'; advances the state's cursor.
+
+        A curriculum's level of which all are skipped is over.
+        """
         names, skipped, curriculum = self.train_set.frame["id"], state.difficulty.skip_gid_set, state.curriculum
 
         def is_skipped(row: int) -> bool:
             name = str(names.iat[row])
             return name in skipped or (curriculum is not None and level_of(name) != curriculum.level)
 
+        while curriculum is not None and not curriculum.is_last and all(map(is_skipped, range(len(names)))):
+            curriculum.rise()
         rows = state.cursor.take(count, is_skipped)
         return names.iloc[rows].tolist()
 

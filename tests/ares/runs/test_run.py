@@ -9,6 +9,7 @@ import pytest
 from ares.config import ConfigError
 from ares.config.profiles import load
 from ares.config.run import Config
+from ares.data import DataError
 from ares.evaluation import Evaluation, EvaluationRequest
 from ares.grading import code as code_grading
 from ares.runs.run import Run
@@ -132,13 +133,20 @@ def test_a_plan_is_made_by_the_state_that_later_steps_sample_with_and_changes_no
     assert run.state.planned == [asked[2:4], asked[4:], following]
 
 
-def test_a_curriculum_draws_from_one_level_and_from_the_next_one_once_it_is_mastered(tmp_path: Path) -> None:
+@pytest.fixture
+def levels(tmp_path: Path) -> list[str]:
+    """Settings of a curriculum of two levels with five problems each, `easy` and `hard`."""
     lines = (builders.MODEL / "train.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    levels = [tmp_path / "easy.jsonl", tmp_path / "hard.jsonl"]
-    for level, path in enumerate(levels):
-        path.write_text("".join(lines[5 * level : 5 * level + 5]), encoding="utf-8")
-    sources = f"data.train=[{levels[0]}, {levels[1]}]"
-    run, _ = Run.check(builders.config(sources, "data.curriculum={window: 4, threshold: 0.5}"), "levels", tmp_path)
+    for level, name in enumerate(("easy", "hard")):
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines[5 * level : 5 * level + 5]), encoding="utf-8")
+    sources = f"data.train=[{tmp_path / 'easy.jsonl'}, {tmp_path / 'hard.jsonl'}]"
+    return [sources, "data.curriculum={window: 4, threshold: 0.5}"]
+
+
+def test_a_curriculum_draws_from_one_level_and_from_the_next_one_once_it_is_mastered(
+    tmp_path: Path, levels: list[str]
+) -> None:
+    run, _ = Run.check(builders.config(*levels), "levels", tmp_path)
     drawn = run.next_prompts(run.state, 7)
     assert {name.partition("/")[0] for name in drawn} == {"0"}
     one_right_in_two = {"id": drawn[:4] * 2, "slot": [0, 1, 2, 3] * 2, "sample": [0] * 4 + [1] * 4,
@@ -148,6 +156,33 @@ def test_a_curriculum_draws_from_one_level_and_from_the_next_one_once_it_is_mast
     assert run.state.metrics()["curriculum/level"] == 1.0
     again = run.restored(run.state.state_dict())
     assert {name.partition("/")[0] for name in run.next_prompts(again, 7)} == {"1"}
+
+
+def test_a_level_of_which_every_problem_is_skipped_is_over(tmp_path: Path, levels: list[str]) -> None:
+    """The run died, and every resume of it: its window was never full, and nothing was left to draw."""
+    run, _ = Run.check(builders.config(*levels), "levels", tmp_path)
+    names = run.train_set.frame["id"]
+    for name in names[names.str.startswith("0/")]:
+        assert run.next_prompts(run.state, 1)[0].startswith("0/")
+        run.state.difficulty.skip(name)
+    assert set(run.next_prompts(run.state, 5)) == set(names[5:])
+    assert run.restored(run.state.state_dict()).metrics()["curriculum/level"] == 1.0
+    for name in names[5:]:
+        run.state.difficulty.skip(name)
+    with pytest.raises(DataError, match="nothing is left to train on"):
+        run.next_prompts(run.state, 1)
+
+
+@pytest.mark.parametrize("held_out", [4, 5])
+def test_a_level_with_too_few_problems_is_refused_by_its_source(
+    tmp_path: Path, levels: list[str], held_out: int
+) -> None:
+    """The run died, and every resume of it, when it got to a level whose prompts were all held out."""
+    shared = (tmp_path / "hard.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "shared.jsonl").write_text("".join(shared[:held_out]), encoding="utf-8")
+    config = builders.config(*levels, f"data.validation={tmp_path / 'shared.jsonl'}", "data.drop_shared=true")
+    with pytest.raises(DataError, match=rf"hard\.jsonl: {5 - held_out} problems are fewer than rollout\.prompts=2"):
+        Run.check(config, "levels", tmp_path)
 
 
 def test_a_metric_that_is_not_finite_is_left_out_of_the_commit(
