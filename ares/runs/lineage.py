@@ -26,7 +26,7 @@ from ares.config import Config, ConfigError, differences, override
 from ares.runs.digests import changed_files, check_model
 from ares.runs.phase_settings import PHASES, check_fork
 from ares.runs.run import Run, description_of, read_config
-from ares.runs.step import DRAWN, owned_key
+from ares.runs.step import DRAWN, is_owned, owned_key
 from ares.step import RunState
 from ares.store import MEMO_FILE, Fork, Kept, Ref, RunStore, StoreError, files_in, run_store
 from ares.workers import PlainWorkers, Workers, check_weights
@@ -53,8 +53,9 @@ class _Place:
         return PHASES[: PHASES.index(self.phase) + 1] if self.phase else ()
 
     def results(self) -> list[Kept]:
-        """Kept results of these phases. The evaluation after the step's update is not shared."""
-        kept = self.parent.memo(self.at).of_phases(self.phases)
+        """Kept results of these phases. The evaluation after the step's update is not shared, and neither is what an
+        earlier version has kept: a fork does not find it under its own keys."""
+        kept = [each for each in self.parent.memo(self.at).of_phases(self.phases) if is_owned(each.key)]
         return [each for each in kept if not any("-validation-" in ref.path for ref in each.refs())]
 
 
@@ -67,9 +68,11 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
     parent, target = run_store(source, runs), run_store(name, runs)
     place = _Place(parent, read_config(parent), at, phase)
     config = override(place.before, overrides)
-    if target.directory.exists() or target.exists():
+    if (target.directory.exists() or target.exists()) and not target.is_half_published():
         raise StoreError(f"There is a run {name!r} already; give the fork another name with --run")
     _check_place(place, config)
+    if target.is_half_published():  # by a fork that was killed
+        target.delete()
     run, digests = Run.check(config, name, runs)
     try:
         _check_past(place, run, digests)
@@ -105,7 +108,7 @@ def _check_place(place: _Place, config: Config) -> None:
         )
     forked = parent.fork()
     is_of_another = forked is not None and at <= forked.version  # with that run's settings
-    if phase and (is_of_another or not parent.memo(at).of_phases(PHASES)):
+    if phase and (is_of_another or not place.results()):
         raise StoreError(
             f"Run {parent.name!r} keeps no results of the phases of step {at}: it has not begun it, was forked after "
             f"it, is of an earlier version of ares, or `ares gc` has deleted them. Share less: --at {at - 1} without "

@@ -31,12 +31,14 @@ from safetensors import SafetensorError
 from ares.store.commits import Commit, Fork, Ref, sealed, unsealed
 from ares.store.errors import DamagedArtifact, StoreError
 from ares.store.files import files_in, folders_in, fsync, remedy_for, remove_tree, tree_hash
-from ares.store.lease import new_writer
-from ares.store.lock import held, is_held
+from ares.store.lease import LEASE, new_writer
+from ares.store.lock import LOCK, held, is_held
 from ares.store.mirror import mirror_of
 from ares.store.sealed_lines import MEMO_FILE, Memo
 
 logger = logging.getLogger(__name__)
+HALF_PUBLISHED = ".published.partial"
+"""Is at the URL as long as a run that was put together elsewhere is incomplete there."""
 SYNCING = 16
 """Files that are synced at a time: a disk flushes many in the time of one."""
 
@@ -187,10 +189,23 @@ class RunStore:
             self.remove(self.directory)
 
     def publish(self) -> None:
-        """Sync the name of a run that was put together here, and upload it, run.json last."""
+        """Sync the name of a run that was put together here, and upload it, run.json last. Raises StoreError."""
         fsync(self.directory.parent)
-        for file in sorted(files_in(self.directory), key=lambda file: file.name == "run.json"):
-            self._upload(self.name_of(file), file)
+        if self.mirror is None:
+            return
+        files = sorted(files_in(self.directory), key=lambda file: file.name == "run.json")
+        with held(self.directory), self.mirror.held(self._copy_id()):
+            mark = self.write_json(HALF_PUBLISHED, {})
+            for file in files:
+                self._upload(self.name_of(file), file)
+            self.discard(mark)
+
+    def is_half_published(self) -> bool:
+        """Whether `publish` was killed: there is no such run then, only leftovers here and at the URL."""
+        if self.mirror is None or self.exists():
+            return False
+        there = self.mirror.names("")
+        return HALF_PUBLISHED in there or (self.directory.exists() and there <= {LOCK, LEASE})
 
     def _hash(self, ref: Ref) -> str | None:
         """Hash of an artifact as it is, downloaded first if what is here differs."""

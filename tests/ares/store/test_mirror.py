@@ -278,5 +278,5 @@ def test_a_run_that_was_put_together_here_is_published_whole(world: World) -> No
     assert sorted(path.name for path in world.place.iterdir()) == ["run"]
     made.directory.rename(path_of(world.url) / "other")
     world.store(name="other").publish()
-    assert world.there("other") == ["bootstrap/COMMIT.json", "run.json", "steps/000001/COMMIT.json"]
+    assert world.there("other") == ["bootstrap/COMMIT.json", "lock", "run.json", "steps/000001/COMMIT.json"]
     assert world.store("second", "other").committed_steps() == [0, 1]

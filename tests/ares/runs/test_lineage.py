@@ -1,0 +1,72 @@
+"""Forks: of what an earlier version has kept, and of one that was killed (the rest: tests/e2e/test_lineage.py)."""
+
+from pathlib import Path
+
+import pytest
+
+from ares.runs.lineage import fork
+from ares.runs.run import Run
+from ares.step.state import RunState
+from ares.store import Kept, RunStore, StoreError
+from ares.store.mirror import Mirror, path_of
+from tests.ares.builders import config
+from tests.ares.store_builders import commit
+
+
+def first(runs: Path) -> RunStore:
+    """A run of one step with a checkpoint, for which no actor was started."""
+    run = Run.open(config(), "first", runs)
+    before = None
+    for step in range(2):
+        artifacts = {"checkpoint": run.store.write_json("checkpoints/000001", {})} if step else {}
+        state = RunState.initial(run.config, len(run.train_set)).state_dict() | {"step": step}
+        before = commit(step, before, artifacts=artifacts, state=state)
+        run.store.write_commit(before)
+    return run.store
+
+
+def test_what_an_earlier_version_has_kept_is_not_shared(tmp_path: Path) -> None:
+    """Its keys hold the run's identity: the fork took the lines over, found nothing under them, and said nothing."""
+    memo = first(tmp_path).memo(2)
+    memo.keep(Kept("0123456789", "rollout", {}))
+    with pytest.raises(StoreError, match=r"step 2: .*earlier version of ares.*--at 1 without --phase"):
+        fork("first", 2, "rollout", [], "second", tmp_path)
+    assert not (tmp_path / "second").exists()
+    memo.keep(Kept("0123-456789", "rollout", {}))
+    fork("first", 2, "rollout", [], "second", tmp_path)
+    (kept,) = RunStore(tmp_path / "second").memo(2).of_phases(["rollout"])
+    assert kept.key.endswith("-456789")
+
+
+class Killed(BaseException):
+    """Stands for a kill."""
+
+
+@pytest.mark.parametrize("machine", ["same", "other"])
+@pytest.mark.parametrize("uploads", [0, 1, 4])
+def test_a_fork_that_was_killed_while_it_was_uploaded_is_made_again(
+    uploads: int, machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name was burnt on this machine; on another, the new fork was laid over the steps of the killed one."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "same"))
+    runs, put, done = path_of(f"file://{tmp_path}/place"), Mirror.put, 0
+    first(runs)
+
+    def put_some(self: Mirror, files: dict[str, Path]) -> None:
+        nonlocal done
+        if done == uploads:
+            raise Killed
+        done += 1
+        put(self, files)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Mirror, "put", put_some)
+        fork("first", 1, None, [], "second", runs)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / machine))
+    runs = path_of(f"file://{tmp_path}/place")
+    fork("first", 0, None, [], "second", runs)
+    there = {path.name for path in (tmp_path / "place" / "second").iterdir()}
+    assert there == {"bootstrap", "lock", "run.json"}
+    assert RunStore(runs / "second").committed_steps() == [0]
+    with pytest.raises(StoreError, match="There is a run 'second' already"):
+        fork("first", 0, None, [], "second", runs)
