@@ -68,10 +68,11 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
     parent, target = run_store(source, runs), run_store(name, runs)
     place = _Place(parent, read_config(parent), at, phase)
     config = override(place.before, overrides)
-    if (target.directory.exists() or target.exists()) and not target.is_half_published():
+    is_leftover = target.is_half_published()
+    if not is_leftover and (target.directory.exists() or target.exists()):
         raise StoreError(f"There is a run {name!r} already; give the fork another name with --run")
     _check_place(place, config)
-    if target.is_half_published():  # by a fork that was killed
+    if is_leftover:  # of a fork that was killed
         target.delete()
     run, digests = Run.check(config, name, runs)
     try:

@@ -59,9 +59,10 @@ def test_a_fork_that_was_killed_while_it_was_uploaded_is_made_again(
         done += 1
         put(self, files)
 
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr(Mirror, "put", put_some)
-        fork("first", 1, None, [], "second", runs)
+        with pytest.raises(Killed):
+            fork("first", 1, None, [], "second", runs)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / machine))
     runs = path_of(f"file://{tmp_path}/place")
     fork("first", 0, None, [], "second", runs)
