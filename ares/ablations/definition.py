@@ -103,8 +103,8 @@ class Ablation(Strict):
     @property
     def fixed(self) -> dict[str, Any]:
         """What is fixed before the first child starts."""
-        named = ("primary", "maximise", "no_worse", "interaction")
-        return {name: getattr(self, name) for name in named} | {"baseline": self.against}
+        named = self.model_dump(mode="json", include={"primary", "maximise", "no_worse", "interaction"})
+        return named | {"baseline": self.against}
 
     @property
     def judged(self) -> set[str]:

@@ -1,6 +1,6 @@
 """An ablation as its children's commits hold it: its definition, every row of every metric. The report's only source.
 
-MLflow has the same rows. Not covered: what the values mean (ares/ablations/measures.py).
+Not covered: what the values mean (ares/ablations/measures.py).
 """
 
 import json
@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 
 from ares.ablations.definition import Ablation
-from ares.config import ConfigError, from_dict, nearest, result_settings
+from ares.config import ConfigError, nearest, result_settings
+from ares.runs import read_config
 from ares.store import Commit, DamagedArtifact, RunStore
 
 logger = logging.getLogger(__name__)
@@ -82,7 +83,10 @@ class AblationRows:
 def read_file(folder: Path) -> dict[str, Any]:
     """What the file in an ablation's folder says; nothing before it has started."""
     file = folder / FILE
-    return dict(json.loads(file.read_text())) if file.exists() else {}
+    stored = dict(json.loads(file.read_text())) if file.exists() else {}
+    if isinstance(definition := stored.get("definition"), str):
+        stored["definition"] = json.loads(definition)
+    return stored
 
 
 def read_rows(name: str, runs: Path) -> AblationRows:
@@ -106,7 +110,7 @@ def read_rows(name: str, runs: Path) -> AblationRows:
 
 def _read_child(store: RunStore, variant: str, seed: int) -> ChildRows:
     described, commits = store.read_run(), [store.read_commit(step) for step in store.committed_steps()]
-    config = from_dict(described["config"], str(store.directory / "run.json"))
+    config = read_config(store)
     rows = {commit.step: commit.metrics | commit.timings for commit in commits}
     problems = {commit.step: _read_problems(store, commit) for commit in commits if "evaluation" in commit.artifacts}
     return ChildRows(

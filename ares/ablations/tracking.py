@@ -24,9 +24,13 @@ class TrackingError(UserError, RuntimeError):
 
 def check_fixed(ablation: Ablation, folder: Path) -> None:
     """Raise ConfigError if what a started ablation is judged by has changed."""
-    stored = read_file(folder).get("definition")
-    before = ablation.fixed if stored is None else Ablation.model_validate(stored).fixed
-    changed = [f"{name}: {before[name]!r} → {now!r}" for name, now in ablation.fixed.items() if now != before[name]]
+    before = read_file(folder)
+    if "definition" in before:
+        before = Ablation.model_validate(before["definition"]).fixed
+    elif before.get("baseline", "") is None:  # of before 2026-11-25, when one could be judged without
+        del before["baseline"]
+    changed = [f"{name}: {before[name]!r} → {now!r}" for name, now in ablation.fixed.items()
+               if name in before and now != before[name]]  # fmt: skip
     if changed:
         raise ConfigError(
             f"Ablation {ablation.name!r} was started, and by what it is judged was decided then:\n  "
@@ -58,7 +62,8 @@ class ParentRun:
             run = client.get_run(stored) if stored else client.create_run(experiment, run_name=ablation.name, tags=tags)
             self.id = str(run.info.run_id)
             mine = {"mlflow_uri": self.uri, "mlflow_experiment_id": experiment, "mlflow_run_id": self.id}
-            started = {"definition": ablation.model_dump(mode="json"), "command_line": " ".join(extra)}
+            # As text, since the store sorts keys: the first variant may be the baseline.
+            started = {"definition": ablation.model_dump_json(), "command_line": " ".join(extra)}
             RunStore(folder).write_json(FILE, mine | started)  # before the first child starts
             client.set_terminated(self.id, "RUNNING")
         page = mlflow_page(self.uri, folder.parent)

@@ -49,6 +49,9 @@ def override(config: Config, overrides: list[Override], trains: bool = True) -> 
 
 def from_dict(settings: dict[str, Any], source: str) -> Config:
     """A configuration read back from `source` (a run.json): types and bounds are checked, no file is executed."""
+    match settings:
+        case {"reward": {"code": {"verdicts": None} as code}}:
+            del code["verdicts"]  # which `ares new` of earlier versions wrote
     try:
         return Config.model_validate(settings)
     except ValidationError as error:

@@ -143,7 +143,7 @@ class TrackingConfig(Strict):
     """Where metrics go."""
 
     kind: str = Field("mlflow", json_schema_extra=NO_EFFECT)
-    """`mlflow`, or path/to/file.py:Name (docs/extending.md); ablations are compared in MLflow."""
+    """`mlflow`, or path/to/file.py:Name (docs/extending.md); an ablation's report is in MLflow all the same."""
     settings: dict[str, Any] = Field({}, json_schema_extra=NO_EFFECT)
     """Settings of a tracker in a file of yours."""
     uri: str | None = Field(None, json_schema_extra=NO_EFFECT)

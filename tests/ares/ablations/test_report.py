@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 
 from ares.ablations.comparison import find_values
+from ares.ablations.definition import read_ablation
 from ares.ablations.measures import RULES, list_measures
 from ares.ablations.report import format_number, render, write_report
 from ares.ablations.rows import read_rows
 from ares.ablations.tables import problems_path, read_csv, write_problems, write_rows
-from ares.ablations.tracking import check_fixed
+from ares.ablations.tracking import ParentRun, check_fixed
 from ares.ablations.wording import conclude
 from ares.config import ConfigError, load
 from ares.evaluation import estimate
@@ -177,13 +178,14 @@ def test_numbers_are_written_plainly(value: float, digits: int, text: str, signe
 def test_rows_are_read_from_the_childrens_commits(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"holds no ablation 'lash' .* \(known: none\)"):
         read_rows("lash", tmp_path)
-    started = {"definition": ABLATION.model_dump(mode="json"), "command_line": "rollout.n=4", "mlflow_uri": "sqlite:///x",
+    started = {"definition": ABLATION.model_dump_json(), "command_line": "rollout.n=4", "mlflow_uri": "sqlite:///x",
                "mlflow_experiment_id": "7", "mlflow_run_id": "parent"}  # fmt: skip
     RunStore(tmp_path / "leash").write_json("ablation.json", started)
     config = load("tiny-math", ["rollout.n=4"]).model_dump(mode="json")
+    config["reward"]["code"]["verdicts"] = "/the/ablation's"  # which earlier versions set in every child
     for seed, entry in ((1, "abc"), (0, None)):
         store = RunStore(tmp_path / f"leash-tight-seed{seed}")
-        store.write_run({"config": config, "mlflow_run_id": entry, "code_version": "9"})
+        store.write_run({"config": config, "digests": {}, "mlflow_run_id": entry, "code_version": "9"})
     evaluated = pd.DataFrame({"id": ["p0", "p0", "p1", "p1"], "accuracy": [0.0, 1.0, 1.0, None]})
     artifacts = {"evaluation": RunStore(tmp_path / "leash-tight-seed1").write_rows("evaluation.parquet", evaluated)}
     metrics = {"val/accuracy": 0.75}
@@ -206,11 +208,31 @@ def test_rows_are_read_from_the_childrens_commits(tmp_path: Path) -> None:
         read_rows("lash", tmp_path)
 
 
-def test_what_was_decided_before_the_first_child_started_stays(tmp_path: Path) -> None:
+def test_variants_keep_the_order_of_the_file(tmp_path: Path) -> None:
+    """The first one is the baseline, also of a report, and when the ablation is started again."""
+    config = load("tiny-math", ["tracking.uri=sqlite:///" + str(tmp_path / "mlflow.db")])
+    file = tmp_path / "leash.yaml"
+    file.write_text("{name: leash, profile: tiny-math, variants: {tight: [], loose: []}, seeds: [0, 1]}")
+    for _ in range(2):
+        started, _ = read_ablation(str(file))
+        check_fixed(started, tmp_path / "leash")
+        ParentRun(started, config, tmp_path / "leash", [])
+    found = read_rows("leash", tmp_path).definition
+    assert (list(found.variants), found.against) == (["tight", "loose"], "tight")
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [{"definition": ABLATION.model_dump_json()}, ABLATION.fixed, ABLATION.fixed | {"baseline": None}],
+    ids=["now", "before 2026-11-25", "before 2026-11-25, without a baseline"],
+)
+def test_what_was_decided_before_the_first_child_started_stays(stored: dict[str, object], tmp_path: Path) -> None:
     check_fixed(ABLATION, tmp_path)
-    (tmp_path / "ablation.json").write_text(json.dumps({"definition": ABLATION.model_dump(mode="json")}))
+    (tmp_path / "ablation.json").write_text(json.dumps(stored))
     check_fixed(ABLATION, tmp_path)
     for change in ({"primary": "val/pass_at_n"}, {"maximise": False}, {"baseline": "tight"}, {"no_worse": {"x": 0.1}},
                    {"interaction": ("x", "y")}):  # fmt: skip
+        if stored.get("baseline", "") is None and "baseline" in change:
+            continue
         with pytest.raises(ConfigError, match=f"{next(iter(change))}: .* → "):
             check_fixed(ABLATION.model_copy(update=change), tmp_path)

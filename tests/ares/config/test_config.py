@@ -125,6 +125,13 @@ def test_an_error_names_the_whole_chain_of_profiles(profile: Any) -> None:
     assert refusal(profile(f"extends: {parent}\n{MINIMAL}", "c.yaml")).startswith("c.yaml ← b.yaml: ")
 
 
+def test_a_setting_that_is_gone_and_was_null_is_nothing(profile: Any) -> None:
+    """`ares new` of earlier versions wrote it into every profile."""
+    with_it = MINIMAL + "reward: {code: {verdicts: %s}}\n"
+    assert load(profile(with_it % "null", "a.yaml")) == load(profile(MINIMAL, "b.yaml"))
+    assert "verdicts is unknown" in refusal(profile(with_it % "here", "c.yaml"))
+
+
 def test_a_key_may_stand_in_two_sections_and_overrule_an_anchor(profile: Any) -> None:
     config = load(profile("extends: tiny-math\nrollout: &a\n  n: 4\nvalidation:\n  <<: *a\n  n: 8\n"))
     assert (config.rollout.n, config.validation.n) == (4, 8)
