@@ -12,6 +12,8 @@ PLATFORM=${PLATFORM:-manylinux_2_28_x86_64}
 HAS=${HAS:-}
 [[ $PLATFORM =~ ^manylinux_2_([0-9]+)_([a-z0-9_]+)$ ]] || { echo "make wheels: PLATFORM=$PLATFORM is not manylinux_2_N_MACHINE" >&2; exit 1; }
 newest=${BASH_REMATCH[1]} machine=${BASH_REMATCH[2]}
+known=17 # to uv
+for each in 28 {31..40}; do if [ "$each" -le "$newest" ]; then known=$each; fi; done
 
 uv=$(command -v uv || command -v .wheels-tools/bin/uv || true)
 if [ -z "$uv" ]; then
@@ -34,7 +36,7 @@ for each in $HAS; do
   asked+=(--no-emit-package "$name")
 done
 "$uv" --config-file "$scratch/uv.toml" --no-python-downloads pip compile "${asked[@]}" --constraint "$scratch/has.txt" --quiet \
-  --python-version "$PY" --python-platform "$machine-manylinux_2_$newest" --only-binary :all: --output-file "$scratch/wanted.txt"
+  --python-version "$PY" --python-platform "$machine-manylinux_2_$known" --only-binary :all: --output-file "$scratch/wanted.txt"
 
 platforms=()
 for number in $(seq "$newest" -1 5); do platforms+=(--platform "manylinux_2_${number}_$machine"); done # pip tries what it is told

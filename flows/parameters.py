@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from prefect import runtime
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_serializer
 
-from ares.config import Config, defaults, load, profile_names, sections
+from ares.config import Config, ConfigError, defaults, load, profile_names, sections
 
 RUNS_OWN = "the run's own"
 """The choice of profile that resumes an existing run."""
@@ -119,8 +119,11 @@ def describe_profiles() -> str:
 
     usual, lines = values(defaults()), []
     for name in PROFILES:
-        own = {setting: value for setting, value in values(load(name)).items() if usual.get(setting) != value}
-        texts = (f"`{setting}={json.dumps(value, ensure_ascii=False)}`" for setting, value in own.items())
+        try:
+            own = {setting: value for setting, value in values(load(name)).items() if usual.get(setting) != value}
+            texts = [f"`{setting}={json.dumps(value, ensure_ascii=False)}`" for setting, value in own.items()]
+        except ConfigError as error:  # one profile keeps no service from starting
+            texts = [f"not loadable: {' '.join(str(error).split())}"]
         lines.append(f"- **{name}**: {', '.join(texts)}")
     return "\n".join(lines)
 

@@ -40,8 +40,8 @@ _OPTIONAL: dict[str, Any] = {
 }  # fmt: skip
 """Columns that are added only where a row needs them, so that the digests of other sets stay the same."""
 _COLUMNS = tuple(dict.fromkeys(name for each in CODE_SETS.values() for name in each.tests))
-_SECONDS = re.compile(r"\s*\d+(\.\d+)?")
-"""A number, or TACO's `2.0 seconds`."""
+_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(m(?:illi)?s)?", re.IGNORECASE)
+"""TACO's `2.0 seconds`, or `500 ms`."""
 _IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t][^\n#]*", re.MULTILINE)
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 _ACTS = (ast.Call, ast.Assert, ast.Raise)
@@ -253,12 +253,14 @@ def _packages(given: Any) -> tuple[str, ...]:
 
 
 def _time_limit(row: dict[str, Any]) -> float | None:
-    """Seconds, from a number, `2.0 seconds` (TACO) or {"seconds", "nanos"} (CodeContests); None for anything else."""
+    """Seconds, from a number, `2.0 seconds` (TACO), `500 ms` or {"seconds", "nanos"} (CodeContests); None otherwise."""
     value = json_value(row.get("time_limit"), "time_limit")
     if isinstance(value, dict):
         value = float(value.get("seconds") or 0) + float(value.get("nanos") or 0) / 1e9
-    found = _SECONDS.match(str(value))
-    return float(found[0]) or None if found else None
+    if isinstance(value, int | float):
+        return float(value) if value > 0 and value is not True else None
+    found = _TIME.match(str(value))
+    return float(found[1]) / (1000 if found[2] else 1) or None if found else None
 
 
 def _statement(value: Any) -> str:

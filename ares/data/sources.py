@@ -247,15 +247,19 @@ def _json_rows(handle: TextIO) -> Iterator[tuple[int, dict[str, Any] | str]]:
 def _csv_rows(handle: TextIO) -> Iterator[tuple[int, dict[str, Any] | str]]:
     """The rows after the header, every cell as text, empty ones as None; or what is wrong with each."""
     csv.field_size_limit(sys.maxsize)  # a program's tests may fill more than the usual 128 KiB
-    rows = filter(None, csv.reader(handle, strict=True))  # without blank lines
-    names = next(rows, [])
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"two columns are called {twice!r}")
-    for number, cells in enumerate(rows, 1):
-        if len(cells) != len(names):
-            yield number, f"it has {len(cells)} cells, and there are {len(names)} columns"
-        else:
-            yield number, dict(zip(names, (cell or None for cell in cells), strict=True))
+    reader = csv.reader(handle, strict=True)
+    rows = filter(None, reader)  # without blank lines
+    try:
+        names = next(rows, [])
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"two columns are called {twice!r}")
+        for number, cells in enumerate(rows, 1):
+            if len(cells) != len(names):
+                yield number, f"it has {len(cells)} cells, and there are {len(names)} columns"
+            else:
+                yield number, dict(zip(names, (cell or None for cell in cells), strict=True))
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num}: {error}") from error
 
 
 def _escapes_surrogates(text: str) -> bool:

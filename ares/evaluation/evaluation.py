@@ -224,7 +224,7 @@ def _model(request: EvaluationRequest, store: RunStore) -> tuple[Config, RunStor
         raise ConfigError(
             "Name the problems with --data or --suite, or with --profile a profile that has held-out ones"
         )
-    data = [f"data.train={json.dumps(problems)}"] if problems else []
+    data = [f"data.train={json.dumps(problems)}", "data.curriculum=null"] if problems else []
     own = [f"model.path={json.dumps(request.target)}", *data]
     config = load(request.profile, [*own, *_overridden(request)], trains=False)
     return config, RunStore(store.directory / "none"), 0, model_digest(config.model.path)

@@ -1,10 +1,11 @@
 """A suite's rows as problems: asked in one of the two forms, with the base tests of a set that extends another.
 
-Covered: finding the files (in --data, else the Hugging Face cache, else the hub), which
-form a tokenizer gets, base tests before those that were added, rows that cannot be asked. Not covered: reading and
-tokenising rows (ares/data), what a response is worth.
+Covered: finding the files (in --data, else ARES_TEST_DATA, the Hugging Face cache and the hub), which form a tokenizer
+gets, base tests before those that were added, rows that cannot be asked. Not covered: reading and tokenising rows
+(ares/data), what a response is worth.
 """
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -36,6 +37,8 @@ from ares.data import (
 )
 from ares.evaluation.suites import OWN, SUITES, Form, Suite
 
+FOLDER = "ARES_TEST_DATA"
+"""Environment variable: a folder with a folder for each suite."""
 SPLIT = "test"
 """Split of a folder or data set that --suite names."""
 BASE_TESTS = "base_tests"
@@ -165,16 +168,16 @@ def suite_of(name: str) -> Suite:
 def files_of(name: str, data: str | None) -> list[str]:
     """The files of a suite, or the path itself. Raises DataError saying what is missing and how to get it.
 
-    data: a file, or a folder that holds the set; None: the Hugging Face cache has it, or the hub.
+    data: a file, or a folder that holds the set; None: it is in the folder FOLDER, the Hugging Face cache or the hub.
     """
     suite = suite_of(name)
     if suite is OWN:
         return [name]
-    where = f"in {data}"
-    if data is not None:
-        path = Path(location(data))
+    where, files, folder = f"in {data or suite.hub}", [], data or os.environ.get(FOLDER)
+    if folder:
+        path = Path(location(folder))
         files = [str(path)] if path.is_file() else _in_folder(name, suite, path)
-    else:
+    if data is None and not files:
         try:
             files = _of_hub(suite)
         except OSError as error:

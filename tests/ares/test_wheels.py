@@ -42,3 +42,14 @@ def test_what_fits_the_machine_is_found(python: str, has: str, asked: str, names
     script = ["bash", str(REPOSITORY / "ares" / "wheels.sh")]
     subprocess.run(script, cwd=tmp_path, env=os.environ | registry | given, check=True)
     assert {path.name.removesuffix("-py3-none-any.whl") for path in wheels.iterdir()} == names
+
+
+@pytest.mark.parametrize(("newest", "known"), [(17, 17), (27, 17), (28, 28), (30, 28), (34, 34), (41, 40)])
+def test_uv_is_told_a_platform_that_it_knows(newest: int, known: int, tmp_path: Path) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text('#!/bin/sh\necho "$@" >"$TOLD"\n')
+    uv.chmod(0o755)
+    given = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TOLD": str(tmp_path / "told"), "PYTHON": "true"}
+    given |= {"PLATFORM": f"manylinux_2_{newest}_x86_64", "WHEELS": str(tmp_path)}
+    subprocess.run(["bash", str(REPOSITORY / "ares" / "wheels.sh")], cwd=tmp_path, env=os.environ | given, check=True)
+    assert f"--python-platform x86_64-manylinux_2_{known} " in (tmp_path / "told").read_text()

@@ -54,6 +54,9 @@ def test_settings_come_from_the_profile_and_dotted_overrides(source: Path) -> No
     rows = [{"q": "1+1=?", "answer": "2"}]
     assert check(source, rows)[0] == 1
     assert check(source, rows, "--profile", "tiny-math", "data.prompt_key=q", "data.validation=null")[0] == 0
+    levels = source.with_name("levels.yaml")  # of which FILE is one
+    levels.write_text("{extends: tiny-math, data: {train: [a, b], curriculum: {}, prompt_key: q, validation: null}}")
+    assert check(source, rows, "--profile", str(levels))[0] == 0
 
 
 def test_what_would_be_trained_on_is_shown_with_three_whole_prompts(source: Path) -> None:

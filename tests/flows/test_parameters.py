@@ -150,3 +150,15 @@ def test_the_description_says_what_each_profile_sets_beside_the_defaults() -> No
     assert list(told) == PROFILES
     assert f"`train.steps={load('tiny-math').train.steps}`" in told["tiny-math"]
     assert "learner.max_grad_norm" not in told["tiny-math"]  # as by default
+
+
+def test_a_profile_that_cannot_be_loaded_is_described_by_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("{extends: tiny-math, train: {stepz: 3}}")
+    monkeypatch.setattr("flows.parameters.PROFILES", [str(bad), "tiny-math"])
+    first, second = describe_profiles().splitlines()
+    assert "not loadable: " in first
+    assert "stepz is unknown" in first
+    assert "`train.steps=" in second

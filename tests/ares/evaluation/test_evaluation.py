@@ -66,6 +66,12 @@ def test_the_same_evaluation_finds_its_folder_and_another_gets_another(directory
     assert len({each.run.store.directory for each in [first, *others]}) == 7
 
 
+def test_a_profile_with_a_curriculum_can_be_used_for_one_set_of_data(directory: Path, tmp_path: Path) -> None:
+    data, profile = str(MODEL / "heldout.jsonl"), tmp_path / "levels.yaml"
+    profile.write_text("{extends: tiny-math, data: {train: [a.jsonl, b.jsonl], curriculum: {window: 4}}}")
+    assert len(opened(profile=str(profile), data=data).run.train_set) == 4
+
+
 def test_weights_of_a_run_whose_model_changed_are_refused(directory: Path, tmp_path: Path) -> None:
     shutil.copytree(MODEL, tmp_path / "model")
     run_with(directory, 1, model=tmp_path / "model")

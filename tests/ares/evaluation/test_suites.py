@@ -35,6 +35,7 @@ def nothing_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("huggingface_hub._snapshot_download.HF_HUB_CACHE", str(tmp_path / "cache"), raising=False)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.delenv("ARES_TEST_DATA", raising=False)
     return tmp_path
 
 
@@ -79,9 +80,22 @@ def test_data_names_a_file_or_a_folder(name: str, file: str, data: str, nothing_
             files_of(name, str(nothing_at_hand / absent))
 
 
-def test_without_data_files_come_from_the_cache(nothing_at_hand: Path) -> None:
+def test_without_data_files_come_from_the_folder_of_sets_or_the_cache(
+    nothing_at_hand: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARES_TEST_DATA", str(nothing_at_hand / "sets"))
     in_cache = cached(nothing_at_hand, "openai/openai_humaneval", "openai_humaneval/test-00000-of-1.parquet", HUMANEVAL)
     assert files_of("humaneval", None) == [str(in_cache)]
+    at_hand = rows_in(nothing_at_hand / "sets/humaneval/HumanEval.jsonl", HUMANEVAL)
+    assert files_of("humaneval", None) == [str(at_hand)]
+
+
+def test_a_data_set_of_the_hub_without_the_suites_files_is_named(
+    nothing_at_hand: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ares.evaluation.suite_problems.snapshot_download", lambda *_, **__: str(nothing_at_hand))
+    with pytest.raises(DataError, match="in openai/openai_humaneval"):
+        files_of("humaneval", None)
 
 
 @pytest.mark.parametrize("name", SUITES)
