@@ -6,6 +6,7 @@ import os
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
@@ -48,7 +49,7 @@ class _Call:
 class SandboxPool:
     """Worker processes that judge programs. Usable from several threads, but not from a fork of its process."""
 
-    _ATTEMPTS = 2  # a failure of the sandbox is retried once, in a fresh worker
+    _ATTEMPTS = 2  # a failure of a worker is retried once, in a fresh one; that of a start in any that is free
     _RETRY_SECONDS = 0.0
 
     def __init__(
@@ -59,7 +60,7 @@ class SandboxPool:
         packages: Sequence[str] = (),
         layers: tuple[str, ...] = isolation.LAYERS,
     ) -> None:
-        """Start the workers. All layers of isolation that this machine offers are applied.
+        """Start the first worker; others start when they have work. All layers that this machine offers are applied.
 
         min_isolation: "standard" raises SandboxUnavailable, with the remedy, if they do not reach the floor; "none"
         accepts what there is, with a warning and a mark in every verdict. packages: modules of the sandbox's own
@@ -88,9 +89,8 @@ class SandboxPool:
         self._layers_of_first = set(first.report.applied)
         self.isolation = self._isolation_of(first.report)
         self._threads = ThreadPoolExecutor(num_workers, "sandbox")  # each takes a worker, or starts one
-        self._free: queue.LifoQueue[Worker | None] = queue.LifoQueue()
-        for worker in (*[None] * (num_workers - 1), first):
-            self._free.put(worker)
+        self._num_workers = num_workers
+        self._free: deque[Worker | None] = deque([*[None] * (num_workers - 1), first])  # used from the right
         self._busy: dict[Worker, _Call] = {}
 
     def _start_worker(self) -> Worker:
@@ -122,24 +122,36 @@ class SandboxPool:
         """Judge programs; (index, verdict) as they finish. Raises PoolClosed."""
         call, waiting = _Call(), list(programs)
         done: queue.SimpleQueue[Future[Verdict]] = queue.SimpleQueue()
+        indices: dict[Future[Verdict], int] = {}
+
+        def submit_next(finished: Future[Verdict] | None = None) -> None:
+            new = None
+            with self._lock, contextlib.suppress(RuntimeError):  # the interpreter exits
+                if len(indices) < len(waiting) and not (call.is_over or self._closed):
+                    new = self._threads.submit(self._judge, waiting[len(indices)], call)
+                    indices[new] = len(indices)
+            if new is not None:
+                new.add_done_callback(submit_next)
+            if finished is not None:
+                done.put(finished)
+
         with self._lock:
             self._check_open()
-            indices = {self._threads.submit(self._judge, program, call): n for n, program in enumerate(waiting)}
         try:
-            for future in indices:
-                future.add_done_callback(done.put)
+            for _ in range(self._num_workers):  # no more at once: the interpreter's exit waits for all of them
+                submit_next()
             for _ in waiting:
                 future = done.get()
-                if future.cancelled():
+                if future.cancelled() or (self._closed and len(indices) < len(waiting)):
                     raise PoolClosed(_CLOSED_EARLY)
                 yield indices[future], future.result()
         finally:
             # An interrupted call leaves no work behind for the next one, neither waiting nor under way.
-            for future in indices:
-                future.cancel()
             with self._lock:
                 call.is_over = True
                 workers = [worker for worker, busy_with in self._busy.items() if busy_with is call]
+            for future in indices:
+                future.cancel()
             for worker in workers:
                 worker.kill()
 
@@ -160,23 +172,34 @@ class SandboxPool:
         for worker in busy:
             worker.kill()
         self._threads.shutdown()
-        while not self._free.empty():
-            free = self._free.get()
-            if free is not None:
+        while self._free:
+            if (free := self._free.pop()) is not None:
                 free.kill()
 
-    @contextlib.contextmanager
-    def _worker(self, call: _Call) -> Iterator[Worker]:
-        """A worker for one program, which is not used again if that fails or is interrupted. Raises WorkerLost."""
-        worker = self._free.get()
-        is_good = False
+    def _take(self, is_fresh: bool) -> Worker:
+        """A free worker, or a new one. Raises WorkerLost if that does not start; others are then taken before it."""
+        worker = self._free.pop()
         try:
-            if worker is None:
+            if is_fresh and worker is not None:
+                worker.kill()
+            if is_fresh or worker is None:
                 worker = self._start_worker()
                 lacking = self._layers_of_first.difference(worker.report.applied)
                 if lacking:
+                    worker.kill()
                     lacks = ", ".join(sorted(lacking))
                     raise WorkerLost(f"a new worker lacks layers that the first one has: {lacks}")
+        except BaseException:
+            self._free.appendleft(None)
+            raise
+        return worker
+
+    @contextlib.contextmanager
+    def _worker(self, call: _Call, is_fresh: bool) -> Iterator[Worker]:
+        """A worker for one program, which is not used again if that fails or is interrupted. Raises WorkerLost."""
+        worker = self._take(is_fresh)
+        is_good = False
+        try:
             with self._lock:
                 self._busy[worker] = call
                 is_interrupted = self._closed or call.is_over
@@ -186,24 +209,24 @@ class SandboxPool:
             is_good = True
         finally:
             with self._lock:
-                if worker is not None:
-                    self._busy.pop(worker, None)
+                self._busy.pop(worker, None)
                 is_good = is_good and not call.is_over
-            if worker is not None and not is_good:
+            if not is_good:
                 worker.kill()
-            self._free.put(worker if is_good else None)
+            self._free.append(worker if is_good else None)
 
     def _judge(self, program: Program, call: _Call) -> Verdict:
         started = time.monotonic()
         known: dict[int, TestOutcome] = {}
         usage = Usage()
-        fault, layers = "", self.isolation
+        fault, layers, is_fresh = "", self.isolation, False
         count = len(program.tests) + len(program.stdin_tests or ())
         for attempt in range(self._ATTEMPTS):
             if attempt:
                 time.sleep(self._RETRY_SECONDS)
             try:
-                with self._worker(call) as worker:
+                with self._worker(call, is_fresh) as worker:
+                    is_fresh = True  # at the next attempt
                     layers = self._isolation_of(worker.report)
                     worker.judge(program, known, usage)
                     failed = {index: known[index].detail for index in known if known[index].verdict == "internal_error"}

@@ -38,7 +38,7 @@ SLOW = Program(source="import time\ndef f(x):\n time.sleep(0.3)\n return x + 1",
 
 
 def workers_of(pool: SandboxPool) -> list[Worker]:
-    return [worker for worker in (*pool._busy, *pool._free.queue) if worker is not None]
+    return [worker for worker in (*pool._busy, *pool._free) if worker is not None]
 
 
 def processes_of(pool: SandboxPool) -> set[int]:
@@ -109,6 +109,50 @@ def test_a_sandbox_failure_is_retried_once_and_is_never_a_score(monkeypatch: pyt
         assert [(v.error_type, v.pass_ratio) for v in pool.run([GOOD])] == [("internal_error", None)]
         assert len(calls) == 4
         assert pool.run([GOOD])[0].error_type == "accepted"
+
+
+def test_a_retry_has_a_fresh_worker_though_others_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    original, used = WorkerProcess.judge, []
+
+    def judge(self: WorkerProcess, program: Program, *rest: object) -> object:
+        used.append(self)
+        if len(used) == 1:
+            raise WorkerLost("by the test")
+        return original(self, program, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(WorkerProcess, "judge", judge)
+    monkeypatch.setattr(SandboxPool, "_RETRY_SECONDS", 1.0)  # the other worker is free by then
+    with SandboxPool(num_workers=2) as pool:
+        assert {verdict.error_type for verdict in pool.run([GOOD, GOOD])} == {"accepted"}
+    assert len(set(used)) == 3
+
+
+def test_a_worker_that_cannot_start_does_not_starve_those_that_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: SandboxPool) -> Worker:
+        raise WorkerLost("no memory")
+
+    with SandboxPool(num_workers=2) as pool:
+        pool.run([SLOW, SLOW])
+        monkeypatch.setattr(SandboxPool, "_start_worker", fail)
+        os.kill(pool._free[-1].pid, signal.SIGKILL)  # type: ignore[union-attr]
+        assert [pool.run([GOOD])[0].error_type for _ in range(3)] == ["internal_error", "accepted", "accepted"]
+
+
+ABANDONED = """
+import sys
+sys.path.insert(0, {repository!r})
+from sandbox import Program, SandboxPool
+pool = SandboxPool()
+source = "import time\\ndef f(): time.sleep(0.3)"
+stream = pool.stream([Program(source=source, tests=["assert f() is None"])] * 60)
+next(stream)
+"""
+
+
+def test_a_pool_that_nobody_closed_ends_with_its_process_and_does_not_judge_all_that_waits() -> None:
+    started = time.monotonic()
+    subprocess.run([sys.executable, "-c", ABANDONED.format(repository=str(REPOSITORY))], check=True)
+    assert time.monotonic() - started < 12  # all would take 18
 
 
 def test_a_checker_that_its_own_test_exhausts_keeps_the_other_verdicts() -> None:
