@@ -61,7 +61,11 @@ def _rent_from_morph() -> Machine:
     machine = client.instances.start(
         snapshot_id=os.environ["MORPH_SNAPSHOT_ID"], ttl_seconds=_LIFE_SECONDS, ttl_action="stop"
     )
-    machine.wait_until_ready(timeout=_BOOT_SECONDS)
+    try:
+        machine.wait_until_ready(timeout=_BOOT_SECONDS)
+    except BaseException:
+        machine.stop()
+        raise
 
     def execute(command: str, seconds: float) -> str:
         result = machine.exec(["bash", "-c", command], timeout=seconds)

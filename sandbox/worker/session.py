@@ -248,6 +248,8 @@ class Session:
         about = {"_session": self, "_target": ["h", number], "_own": self._own_names[kind]}
 
         def carry(base: Any, *content: Any) -> Any:
+            if content and issubclass(base, list | dict | set):  # a forged frame's, which are no items
+                raise ValueError("a container with further content")
             value = carrier(base)(*content)
             note(value, **about)
             return value

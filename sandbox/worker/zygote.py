@@ -7,6 +7,7 @@ only for its end: when the pool is gone, so is everything here.
 import _sitebuiltins
 import _socket
 import builtins
+import contextlib
 import gc
 import mmap
 import os
@@ -41,6 +42,8 @@ def main(connection: socket.socket) -> None:
     for name in _WARM:
         __import__(name)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # what RLIMIT_AS misses must cost a program its process, not the trainer
     proc = packages.open_proc()
     mapped, before = packages.memory(proc)
     layers = confinement.Confinement(settings["packages"]["paths"])
@@ -66,7 +69,8 @@ def main(connection: socket.socket) -> None:
     for name in ("exit", "quit"):  # of `site`, which is not imported
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     builtins.help = _sitebuiltins._Helper()
-    in_process.remember([*_WARM, *packages.modules()])
+    of_unittest = [name for name in sys.modules if name.partition(".")[0] == "unittest"]  # loaded by numpy.testing
+    in_process.remember([*_WARM, *packages.modules(), *of_unittest])
     zygote = Zygote(connection, layers, of_packages)
     packages.seed(candidate.RANDOM_SEED)  # nothing draws numbers before a program does
     candidate.rehearse()

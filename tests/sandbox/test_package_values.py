@@ -252,6 +252,11 @@ def test_forged_arrays_are_a_failure_of_their_program(pool: SandboxPool, forged:
     assert {outcome.verdict for outcome in verdict.tests} <= {"wrong_answer", "runtime_error", "memory"}
 
 
+def test_a_forged_container_has_no_content_but_its_items(pool: SandboxPool) -> None:
+    source = FORGER.format(value="""['u', 1, 0, [], ['l', [], 'ab']]""")
+    assert judge(pool, source, ["assert f() == ['a', 'b']"]).error_type == "runtime_error"
+
+
 def test_memory_is_what_the_program_adds(pool: SandboxPool) -> None:
     source = "import numpy as np\ndef f(mebibytes):\n    return int(np.ones(mebibytes << 20, 'u1').sum()) >> 20\n"
     programs = [
@@ -280,10 +285,11 @@ def test_generators_start_from_the_same_seed_and_there_is_one_thread(pool: Sandb
         "assert np.allclose(f(1), 2.0)",
         "assert np.array_equal(np.asarray(f(1)), np.array(2.0))",
         "from numpy.testing import assert_equal\nassert_equal(f(1), 2.0)",
+        "np.testing.assert_raises(ValueError, f, 1)",
     ],
 )
 def test_in_the_programs_process_a_test_has_numpys_own_functions(pool: SandboxPool, test: str) -> None:
-    source = LIES + "def f(x): return -1.0\n"
+    source = LIES + "def f(x): return -1.0\nimport unittest\nunittest.TestCase.assertRaises = lambda *args: None\n"
     verdict = judge(pool, source, [test], "import io\nimport numpy as np\n")
     assert (verdict.error_type, verdict.trusted_compare) == ("wrong_answer", False)
 

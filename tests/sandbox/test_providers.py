@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import create_autospec
+from unittest.mock import Mock, create_autospec
 
 import pytest
 
 from sandbox import Program, SandboxPool, SandboxUnavailable
-from sandbox.providers import Machine, RemotePool, open_sandbox
+from sandbox.providers import Machine, RemotePool, _rent_from_morph, open_sandbox
 
 PROGRAMS = [
     Program(source="print('[]')\ndef f(x): return x + 1", tests=["assert f(1) == 2", "assert f(2) == 3"]),
@@ -164,6 +164,19 @@ def test_what_the_sdks_are_asked(
     with open_sandbox(name) as pool:
         assert judged(pool) == EXPECTED
     assert shell.started == shell.ended == 1
+
+
+def test_an_instance_that_does_not_become_ready_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Mock()
+    machine.wait_until_ready.side_effect = TimeoutError("booting")
+    client = Mock(return_value=Mock(**{"instances.start.return_value": machine}))
+    monkeypatch.setitem(sys.modules, "morphcloud.api", SimpleNamespace(MorphCloudClient=client))
+    monkeypatch.setitem(sys.modules, "morphcloud", SimpleNamespace(api=sys.modules["morphcloud.api"]))
+    for variable in ("MORPH_API_KEY", "MORPH_SNAPSHOT_ID"):
+        monkeypatch.setenv(variable, "given")
+    with pytest.raises(TimeoutError):
+        _rent_from_morph()
+    machine.stop.assert_called_once()
 
 
 @pytest.mark.slow

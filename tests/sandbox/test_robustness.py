@@ -234,6 +234,12 @@ def start_pool_process() -> tuple["subprocess.Popen[str]", set[int]]:
     return process, pids
 
 
+def test_when_memory_runs_out_the_kernel_ends_programs_first() -> None:
+    with SandboxPool() as pool:
+        scores = {Path(f"/proc/{pid}/oom_score_adj").read_text() for pid in processes_of(pool)}
+    assert scores == {"1000\n"}
+
+
 def test_a_killed_pool_leaves_no_process() -> None:
     process, pids = start_pool_process()
     process.kill()

@@ -394,6 +394,13 @@ def test_a_checker_that_does_not_end_is_a_timeout_and_spoils_no_other_test(pool:
             "with v.get_lock(): v.value += q.get()\nprint(v.value)",
             "accepted",
         ),
+        (
+            "from multiprocessing import Condition, Lock, RLock, Semaphore\na, b, c = Lock(), RLock(), Semaphore(3)\n"
+            "assert a.acquire(block=False) and not a.acquire(False, 1) and not a.acquire(timeout=0.01)\n"
+            "assert b.acquire(True, None) and b.acquire() and c.acquire() and c.get_value() == 2\n"
+            "with Condition(b) as held, c: print(6 if held else 0)",
+            "accepted",
+        ),
         ("import sys\nprint(sys.stdin.buffer.readline().decode().strip())", "accepted"),
     ],
 )
