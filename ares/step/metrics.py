@@ -106,8 +106,7 @@ def code_metrics(rows: pd.DataFrame, kept_slots: list[int]) -> dict[str, float]:
 
     rows: of both turns: slot, accuracy, pass_ratio, error_type, truncated, tokens and, if known, trusted. All is of
     first turns but the cost per solved problem, which counts both and is missing if none was solved. A group's bucket
-    is that of its mean accuracy. code/untrusted is the share of programs with tests that ran in the program's own
-    process.
+    is that of its mean accuracy. code/untrusted is the share of programs with tests that are not trusted.
     """
     first = rows[~is_second_turn(rows)]
     scored = rows[rows["pass_ratio"].notna()]
