@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from ares.history.measures import drawn_samples, open_past
+from ares.runs import Run
 from ares.step import GREEDY, is_second_turn
 
 
@@ -16,7 +17,10 @@ def draws(name: str, runs: Path) -> pd.DataFrame:
 
     Raises StoreError where a step's samples are gone.
     """
-    run = open_past(name, runs)
+    return _draws(open_past(name, runs))
+
+
+def _draws(run: Run) -> pd.DataFrame:
     tables = []
     for number in run.store.committed_steps()[1:]:
         rows, scores = drawn_samples(run.step(number))
@@ -34,7 +38,8 @@ def draws(name: str, runs: Path) -> pd.DataFrame:
 def ledger(name: str, runs: Path) -> pd.DataFrame:
     """One row a problem of the train set: drawn and trained groups, the last step that drew it, its first, last and
     mean accuracy. Raises StoreError."""
-    groups = draws(name, runs)
+    run = open_past(name, runs)
+    groups = _draws(run)
     by = groups.groupby("id", sort=False)
     table = pd.DataFrame(
         {
@@ -42,6 +47,5 @@ def ledger(name: str, runs: Path) -> pd.DataFrame:
             "first": by["accuracy"].first(), "last": by["accuracy"].last(), "mean": by["accuracy"].mean(),
         }
     )  # fmt: skip
-    every = open_past(name, runs).train_set.frame["id"]
-    table = table.reindex(every.rename("id")).astype({"last_step": "Int64"})
+    table = table.reindex(run.train_set.frame["id"].rename("id")).astype({"last_step": "Int64"})
     return table.assign(drawn=table["drawn"].fillna(0).astype(int), trained=table["trained"].fillna(0).astype(int))

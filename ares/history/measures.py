@@ -34,7 +34,9 @@ def open_past(name: str, runs: Path, may_differ: tuple[str, ...] = ()) -> Run:
     config = read_config(store)
     known = store.read_run()["digests"]
     for path, setting in run_files(config).items():
-        if setting not in may_differ and file_digest(path)[:16] != known["files"].get(str(path)):
+        if setting in may_differ:
+            continue
+        if not path.is_file() or file_digest(path)[:16] != known["files"].get(str(path)):
             raise StoreError(f"Run {name!r}: {path} ({setting}) changed since it was trained: put back what it was")
     tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
     train, _ = load_sets(config, tokenizer, Vision.of(config, runs))

@@ -142,7 +142,7 @@ class Rescore:
             accuracy_before=before["accuracy"].astype("Float64"), accuracy=after["accuracy"].astype("Float64"),
             reward_before=old.to_numpy(), reward=new.to_numpy(), finish_reason=drawn["finish_reason"],
         )  # fmt: skip
-        slots = drawn["slot"].to_numpy()
+        groups = pd.DataFrame({"old": old.to_numpy(), "new": new.to_numpy()}).groupby(drawn["slot"].to_numpy())
         differs = (
             was.kept != now.kept
             or was.controllers != now.controllers
@@ -155,7 +155,7 @@ class Rescore:
             raised=int((new > old).sum()),
             lowered=int((new < old).sum()),
             lost=int((old.notna() & new.isna()).sum()),
-            ranks=sum(_reorders(old[slots == slot].to_numpy(), new[slots == slot].to_numpy()) for slot in set(slots)),
+            ranks=sum(_reorders(group["old"].to_numpy(), group["new"].to_numpy()) for _, group in groups),
             revived=len(set(now.kept) - set(was.kept)),
             dropped=len(set(was.kept) - set(now.kept)),
             signs=int((np.sign(was.advantages) != np.sign(now.advantages)).sum()) if step.number else 0,

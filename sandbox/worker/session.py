@@ -207,7 +207,7 @@ class Session:
             raise self.fail("memory", str(error)) from None
         except MemoryError:
             raise self.fail("memory", "a result takes more memory than is available") from None
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - what a hostile answer makes the decoding raise
             raise self.fail("runtime_error", f"a malformed result: {type(error).__name__}") from None
 
     def _request(self, do: str, **fields: Any) -> dict[str, Any]:

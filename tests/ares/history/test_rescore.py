@@ -124,3 +124,6 @@ def test_a_file_that_made_the_rewards_what_they_were_may_be_repaired_but_no_othe
     store.write_run({name: value for name, value in described.items() if name != "checksum"})
     with pytest.raises(StoreError, match=r"words\.txt \(algorithm\.entropy\.trigger_tokens\) changed since"):
         judged(copied)
+    words.unlink()
+    with pytest.raises(StoreError, match=r"words\.txt \(algorithm\.entropy\.trigger_tokens\) changed since"):
+        judged(copied)
