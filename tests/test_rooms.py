@@ -26,8 +26,8 @@ ARRAYS = {"torch", "numpy", "pandas"}
 """What flows/ holds none of: its place is beneath the tasks."""
 PURE = ["algorithms", "rewards", "ares/learner", "ares/models"]
 PACKAGES = [
-    "config", "store", "data", "models", "engines", "learner", "workers", "cluster", "grading", "step", "runs",
-    "evaluation", "reports", "ablations", "history",
+    "config", "store", "data", "environments", "models", "engines", "learner", "workers", "cluster", "grading", "step",
+    "runs", "evaluation", "reports", "ablations", "history",
 ]  # fmt: skip
 """The packages of ares: each may import the `__init__` of those before it."""
 FILES = sorted(path for room in BELOW for path in (REPOSITORY / room).rglob("*.py"))

@@ -4,13 +4,14 @@ Covered: every setting, and which of them change results. Not covered: what comb
 (ares/config/rules.py), where settings come from (ares/config/profiles.py).
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from algorithms.settings import MOST, MOST_STEPS, MOST_TOKENS, Strict
 from ares.config.algorithm import AlgorithmConfig
 from ares.config.data import DataConfig
+from ares.config.environment import EnvironmentConfig, as_section
 from ares.config.paths import location
 from ares.config.reward import RewardConfig
 from ares.config.rollout import RolloutConfig
@@ -166,6 +167,8 @@ class Config(Strict):
     rollout: RolloutConfig = RolloutConfig()
     bootstrap: BootstrapConfig = BootstrapConfig()
     reward: RewardConfig = RewardConfig()
+    environment: Annotated[EnvironmentConfig | None, BeforeValidator(as_section)] = None
+    """What answers a response, turn by turn; also its kind alone. None: a response is all there is."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
     learner: LearnerConfig = LearnerConfig()
     validation: ValidationConfig = ValidationConfig()

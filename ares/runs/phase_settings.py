@@ -31,7 +31,7 @@ ALIKE = "alike"
 
 FIRST_USE = {
     "bootstrap": BOOTSTRAP, "model.family": BOOTSTRAP, "algorithm.difficulty.alpha_init": BOOTSTRAP,
-    "data": "rollout", "rollout": "rollout", "train.seed": "rollout",
+    "data": "rollout", "rollout": "rollout", "environment": "rollout", "train.seed": "rollout",
     "model": "rollout",
     "reward": "score",
     "model.mask_estimate": "experience", "algorithm.policy.old_log_probs": "experience",
@@ -63,7 +63,7 @@ OF_STEPS = {
 however a run is trained."""
 
 
-OPTIONAL_SECTIONS = ("data.curriculum", "model.lora", "reward.code.verpo")
+OPTIONAL_SECTIONS = ("data.curriculum", "environment", "model.lora", "reward.code.verpo")
 
 
 def first_use(name: str) -> str:

@@ -1,0 +1,71 @@
+"""What an environment is: a class that answers a model's responses, turn by turn.
+
+    class Guess:
+        def __init__(self, highest: int = 100) -> None: …              keyword arguments: environment.settings
+        def reset(self, row, seed) -> str: …                           the first observation: "" or None for none
+        def step(self, text) -> Reply: …                               what it says to a response
+
+An environment never sees tokens, engines or files of the run. The same row, seed and responses must give the same
+replies: so an episode is rebuilt after a kill. Not covered: other shapes of classes (ares/environments/kinds.py), the
+processes they live in (ares/environments/pool.py).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What an environment says to a response."""
+
+    observation: str | tuple[str, ...] = ""
+    """Shown to the model as a user's message; a tuple: the results of its tool calls, in order."""
+    reward: float | None = None
+    """Of this turn, on any scale."""
+    done: bool = False
+    """The episode is over: the observation is not shown."""
+    success: float | None = None
+    """In [0, 1], with the last reply: what counts as accuracy (difficulty, filter). None: the episode's reward."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Numbers to log as episode/NAME; of a tool's call `calls/NAME` and, if it failed, `errors/NAME`."""
+
+    def digest(self) -> str:
+        """Hash by which a rebuilt episode is compared."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+
+
+class Environment(Protocol):
+    """One episode's environment."""
+
+    def reset(self, row: Mapping[str, Any], seed: int) -> str | None:
+        """Begin an episode of a problem; returns the first observation, shown after the row's own prompt."""
+
+    def step(self, text: str) -> Reply:
+        """Answer the model's response, given as text without special tokens."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """An episode so far, from which its environment can be rebuilt."""
+
+    key: str
+    """Names it among all episodes of the run that are under way."""
+    row: Mapping[str, Any]
+    """The problem, with all columns of the data set."""
+    seed: int
+    said: tuple[str, ...] = ()
+    """The model's responses that were answered."""
+    heard: tuple[str, ...] = ()
+    """Digests: of the first observation (as a Reply), then of each reply."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A reply, or why there is none."""
+
+    reply: Reply | None = None
+    error: str = ""
+    """One line: raised, took too long, died, cannot be rebuilt. The episode has no score."""
