@@ -1,12 +1,13 @@
-"""What a run's history answers: its samples judged again, an update made again.
+"""What a run's history answers: its relatives, its samples judged again, an update made again.
 
-Covered: which verdicts another reward changes, and from which step on training would have gone another way; what other
-settings would have made of one update. Not covered: whether two runs differ (ares/runs/digests.py), one step's samples
-(ares/reports/samples.py).
+Covered: which runs share its past and how each ended; which verdicts another reward changes, and from which step on
+training would have gone another way; what other settings would have made of one update. Not covered: whether two runs
+differ (ares/runs/digests.py), one step's samples (ares/reports/samples.py).
 """
 
+from ares.history.family import Member, family
 from ares.history.ledger import draws, ledger
 from ares.history.replay import Update, replay
 from ares.history.rescore import Judged, Rescore
 
-__all__ = ["Judged", "Rescore", "Update", "draws", "ledger", "replay"]
+__all__ = ["Judged", "Member", "Rescore", "Update", "draws", "family", "ledger", "replay"]

@@ -125,9 +125,13 @@ class Run:
                     "config": self.config.model_dump(mode="json"),
                     "machines": with_this_machine(self.store.name, known.get("machines", [])),
                 }
+                last = self.store.last_commit()
+                begun = None if last is None or (self.fork and self.fork.version == last.step) else last
+                if begun and not self.config.train.ends(begun.step, begun.state["counters"]["tokens"]):
+                    resume = {"after_step": begun.step, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+                    now |= {"resumes": [*known.get("resumes", []), resume]}
                 if self.changes:
                     logger.warning("%s goes on with %s", self.store.name, ", ".join(self.changes))
-                    last = self.store.last_commit()
                     change = {"after_step": None if last is None else last.step, "settings": self.changes}
                     now |= {"fingerprint": fingerprint(self.config), "changes": [*known.get("changes", []), change]}
                 self.store.write_run(known | now)

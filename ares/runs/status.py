@@ -1,5 +1,6 @@
 """Where a run stands, for any process. Writes nothing."""
 
+from pathlib import Path
 from typing import Any
 
 from algorithms.buckets import BUCKETS
@@ -7,10 +8,10 @@ from ares.runs.run import read_config
 from ares.store import run_store
 
 
-def run_status(name: str) -> dict[str, Any]:
+def run_status(name: str, runs: Path | None = None) -> dict[str, Any]:
     """run, state (new, running, stopped, finished), step, steps, sampled tokens, evaluations, and the buckets' last
     metrics."""
-    store = run_store(name)
+    store = run_store(name, runs)
     config = read_config(store)
     commit = store.last_commit()
     step = commit.step if commit else -1

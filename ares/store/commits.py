@@ -87,3 +87,5 @@ class Fork(BaseModel):
     """Digest of the last commit that is shared."""
     checkpoint: Ref | None
     """The weights after step `version`; None: those the run was started with."""
+    why: str = ""
+    """What tripped where a run forked itself (flows/watch.py)."""

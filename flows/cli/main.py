@@ -20,6 +20,7 @@ import typer
 
 from ares.errors import UserError
 from flows.cli import ablate as ablate_cli
+from flows.cli import history as history_cli
 from flows.cli import runs as runs_cli
 from flows.cli import settings as settings_cli
 from flows.cli.command import (
@@ -56,8 +57,9 @@ app.command("report")(ablate_cli.report)
 app.command("eval")(evaluate)
 for command in (
     runs_cli.fork,
-    runs_cli.rescore,
-    runs_cli.replay,
+    history_cli.history,
+    history_cli.rescore,
+    history_cli.replay,
     runs_cli.diff,
     runs_cli.verify,
     runs_cli.export,
