@@ -1,18 +1,73 @@
-"""Python child processes that can import what their parent can, and exit when it does.
+"""Python child processes that can import what their parent can, answer its messages, and exit when it does.
 
 Here because every package that needs it may import from rewards/. Standard library only. Not covered: the sandbox,
 whose processes must not find our modules.
 """
 
+import base64
 import os
+import signal
+import socket
+import subprocess
 import sys
 import threading
 import time
+import traceback
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Set
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
 
 
 def environment() -> dict[str, str]:
     """The environment for a child with this process's import path."""
     return os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+
+
+class ChildProcess:
+    """A script in a process and session of its own; what it prints goes where the parent's own output goes.
+
+    Its arguments are those given and the descriptor of a socket, over which it answers each message with one.
+    """
+
+    def __init__(self, script: str, *arguments: str) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # -P: the modules beside the script must not be importable. In a session of its own the process outlives a
+            # Ctrl-C long enough for the run to end it. The order of a set of strings is the same in every process.
+            process = subprocess.Popen(
+                [sys.executable, "-u", "-P", script, *arguments, str(theirs.fileno())],
+                env=environment() | {"PYTHONHASHSEED": "0"},
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self._connection: Connection[Any, Any] = Connection(ours.detach())
+        self.is_alive: Callable[[], bool] = lambda: process.poll() is None
+        self.kill = weakref.finalize(self, _end, process)
+        """Kill it and its own children. Idempotent, and safe while another thread waits for an answer: that is told."""
+
+    def ask(self, message: bytes, limit: float) -> bytes:
+        """Its answer. Raises TimeoutError after `limit` seconds; EOFError or OSError if it died."""
+        self.send(message)
+        return self.receive(limit)
+
+    def send(self, message: bytes) -> None:
+        """Send a message. Raises OSError if it died."""
+        self._connection.send_bytes(message)
+
+    def receive(self, limit: float) -> bytes:
+        """Its next message. Raises as `ask` does."""
+        if not self._connection.poll(limit):
+            raise TimeoutError
+        return self._connection.recv_bytes()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def end_with(parent: int) -> None:
@@ -27,3 +82,35 @@ def end_with(parent: int) -> None:
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def plain(value: Any) -> Any:
+    """Arrays, tensors, tuples, iterators, fractions, dates and the like as plain numbers, strings, None, lists and
+    dicts; bytes as base64. Anything else becomes its repr."""
+    if hasattr(value, "tolist"):  # NumPy, PyTorch, pandas
+        value = value.tolist()
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, Set):  # unordered
+        return repr(value)
+    if isinstance(value, Iterable):
+        return [plain(inner) for inner in value]
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def where_raised(error: BaseException, path: str) -> str:
+    """The innermost line of a file that an error passed through, and the error, in one line."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    told = " ".join(traceback.format_exception_only(error)[-1].split())
+    return (f"{path}:{own[-1].lineno} in {own[-1].name}: " if own else "") + told

@@ -17,6 +17,7 @@ from ares.config.extensions import (
     REWARD_DESIGNS,
     TRACKERS,
     extension_files,
+    load_reference,
 )
 from ares.config.listing import Section, commented, sections
 from ares.config.paths import absent_model, is_there, location, matches
@@ -45,6 +46,6 @@ __all__ = [
     "KLConfig", "LearnerConfig", "ModelConfig", "Needs", "Override", "PerBucket", "RewardConfig", "RolloutConfig",
     "SecondTurnConfig", "Section", "Source", "Strict", "TrackingConfig", "VllmConfig", "absent_model",
     "changes_only_rounding", "commented", "defaults", "differences", "explain", "extension_files", "fingerprint",
-    "from_dict", "is_there", "load", "location", "matches", "nearest", "override", "part_name", "profile_names",
-    "read_yaml", "reason", "result_settings", "sections",
+    "from_dict", "is_there", "load", "load_reference", "location", "matches", "nearest", "override", "part_name",
+    "profile_names", "read_yaml", "reason", "result_settings", "sections",
 ]  # fmt: skip

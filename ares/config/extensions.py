@@ -59,7 +59,7 @@ class Kind:
             return getattr(importlib.import_module(module), attribute)
         if not REFERENCE.fullmatch(name):
             raise ConfigError(f"{name!r} is not {self.what} ({nearest(name, self.builtin)}), nor path/to/file.py:Name")
-        loaded = load(name)
+        loaded = load_reference(name)
         if self.functions and callable(loaded) and not isinstance(loaded, type):
             return loaded
         missing = [method for method in self.methods if not callable(getattr(loaded, method, None))]
@@ -220,7 +220,7 @@ def _named_extensions(config: BaseModel) -> Iterator[tuple[Kind, str, str]]:
 _loaded: dict[tuple[Path, str], types.ModuleType] = {}
 
 
-def load(reference: str) -> Any:
+def load_reference(reference: str) -> Any:
     """What `path/to/file.py:Name` names; a file is executed once per content. Raises ConfigError."""
     named = REFERENCE.fullmatch(reference)
     if named is None:

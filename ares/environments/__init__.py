@@ -5,5 +5,6 @@ phases (tasks/episodes.py), tokens (ares/data/turns.py), what an episode is wort
 """
 
 from ares.environments.environment import Answer, Environment, Episode, Reply
+from ares.environments.pool import EnvironmentPool
 
-__all__ = ["Answer", "Environment", "Episode", "Reply"]
+__all__ = ["Answer", "Environment", "EnvironmentPool", "Episode", "Reply"]

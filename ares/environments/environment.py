@@ -12,6 +12,7 @@ processes they live in (ares/environments/pool.py).
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
@@ -35,6 +36,48 @@ class Reply:
     def digest(self) -> str:
         """Hash by which a rebuilt episode is compared."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def checked(reply: Any, longest: int) -> Reply:
+    """What an environment returned as a Reply of plain values, its texts cut to `longest` characters.
+
+    Raises TypeError or ValueError in one line: not a Reply, not text, not a finite number.
+    """
+    if not isinstance(reply, Reply):
+        raise TypeError(f"step returned {article(reply)}, not a Reply (from ares.environments import Reply)")
+    texts = reply.observation if isinstance(reply.observation, tuple) else (reply.observation,)
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"an observation is text, not {article(text)}")
+    cut = tuple(text[:longest].encode(errors="backslashreplace").decode() for text in texts)  # no lone surrogates
+    success = finite(reply.success, "success")
+    if success is not None and not 0 <= success <= 1:
+        raise ValueError(f"success lies in [0, 1] (got {success:g})")
+    metrics = {str(name): finite(value, f"the metric {name}") for name, value in reply.metrics.items()}
+    return Reply(
+        cut if isinstance(reply.observation, tuple) else cut[0],
+        finite(reply.reward, "the reward"),
+        bool(reply.done),
+        success,
+        {name: value for name, value in metrics.items() if value is not None},
+    )
+
+
+def finite(value: Any, what: str) -> float | None:
+    """A number as float. Raises TypeError or ValueError."""
+    if value is None:
+        return None
+    if isinstance(value, str) or not hasattr(value, "__float__"):
+        raise TypeError(f"{what} is a number or None, not {article(value)}")
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{what} is {number}, not a finite number")
+    return number
+
+
+def article(value: Any) -> str:
+    """The type of a value for an error."""
+    return f"a value of type {type(value).__name__}"
 
 
 class Environment(Protocol):

@@ -12,12 +12,12 @@ import pickle
 import sys
 import traceback
 import types
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from rewards.child_process import end_with
+from rewards.child_process import end_with, plain, where_raised
 
 _OF_ANYTHING = (Exception, RuntimeError, EOFError, MemoryError)
 
@@ -55,7 +55,7 @@ def _called(
     (True, its result), or (False, None) if it took more than `timeout` seconds."""
     if isinstance(arguments, dict):
         result = function(**arguments)
-        return _plain(loop.run(_awaited(result)) if inspect.isawaitable(result) else result)
+        return plain(loop.run(_awaited(result)) if inspect.isawaitable(result) else result)
 
     async def each() -> list[tuple[bool, Any]]:
         return await asyncio.gather(*(_in_time(function(**given), timeout) for given in arguments))
@@ -70,32 +70,11 @@ async def _awaited(result: Any) -> Any:
 async def _in_time(result: Any, timeout: float) -> tuple[bool, Any]:
     try:
         async with asyncio.timeout(timeout) as clock:
-            return True, _plain(await result)
+            return True, plain(await result)
     except TimeoutError:
         if not clock.expired():  # the function's own
             raise
         return False, None
-
-
-def _plain(value: Any) -> Any:
-    """Arrays, tensors, tuples, iterators, fractions and the like as plain numbers, strings, None, lists and dicts.
-
-    Anything else becomes its repr, which is no score.
-    """
-    if hasattr(value, "tolist"):  # NumPy, PyTorch, pandas
-        value = value.tolist()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, Set | bytes):  # unordered, or not numbers
-        return repr(value)
-    if isinstance(value, Iterable):
-        return [_plain(inner) for inner in value]
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return repr(value)
 
 
 def _reply(work: Callable[[], Any]) -> bytes:
@@ -116,13 +95,11 @@ def _may_pass(error: BaseException) -> bool:
 
 def _report(error: BaseException, path: str) -> str:
     """The error and the innermost line of the user's file; then the traceback from that file on, without our frames."""
-    told = " ".join(traceback.format_exception_only(error)[-1].split())
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != path:
         trace = trace.tb_next
-    own = [frame for frame in traceback.extract_tb(trace) if frame.filename == path]
-    where = f"{path}:{own[-1].lineno} in {own[-1].name}: " if own else ""
-    return f"{where}{told}\n" + "".join(traceback.format_exception(error.with_traceback(trace))).rstrip()
+    told = where_raised(error, path)
+    return f"{told}\n" + "".join(traceback.format_exception(error.with_traceback(trace))).rstrip()
 
 
 if __name__ == "__main__":

@@ -14,14 +14,9 @@ import inspect
 import logging
 import math
 import pickle
-import socket
-import subprocess
-import sys
 import threading
-import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +26,7 @@ import pandas as pd
 from ares.config import ConfigError
 from ares.data import ASKED, OWN
 from ares.grading.grader import STEP, RewardError
-from rewards.child_process import environment
+from rewards.child_process import ChildProcess
 
 logger = logging.getLogger(__name__)
 
@@ -173,8 +168,7 @@ class FunctionProcess:
     def __init__(self, path: Path, name: str, told: str) -> None:
         self.path, self.name, self.told = path, name, told
         self._lock = threading.Lock()
-        self._connection: Connection[Any, Any] | None = None
-        self._kill: Callable[[], Any] = lambda: None
+        self._child: ChildProcess | None = None
 
     def call(self, arguments: Any, limit: float, each: float = math.inf) -> tuple[bool, Any]:
         """(True, the function's result), or (False, None) if it takes over `limit` seconds or its process dies.
@@ -184,10 +178,9 @@ class FunctionProcess:
         """
         with self._lock:
             try:
-                if self._connection is None:
-                    self._connection = self._start()
-                self._connection.send_bytes(pickle.dumps((arguments, min(each, limit))))
-                return True, self._receive(self._connection, limit)
+                if self._child is None:
+                    self._child = self._start()
+                return True, self._value(self._child.ask(pickle.dumps((arguments, min(each, limit))), limit))
             except TimeoutError:
                 logger.warning("%s took more than %.4g s and was killed: no score", self.told, limit)
             except (EOFError, ConnectionError):
@@ -197,36 +190,22 @@ class FunctionProcess:
 
     def close(self) -> None:
         """Kill the process."""
-        self._kill()
-        self._connection = None
+        if self._child is not None:
+            self._child.kill()
+        self._child = None
 
-    def _start(self) -> "Connection[Any, Any]":
-        ours, theirs = socket.socketpair()
-        with theirs:
-            # -P: the modules beside the script must not be importable. In a session of its own the process outlives a
-            # Ctrl-C long enough for the run to end it.
-            command = [sys.executable, "-P", SCRIPT, str(self.path), self.name, str(theirs.fileno())]
-            process = subprocess.Popen(command, env=environment(), pass_fds=[theirs.fileno()], start_new_session=True)
-        connection: Connection[Any, Any] = Connection(ours.detach())
-        self._kill = weakref.finalize(self, _end, process, connection)
+    def _start(self) -> ChildProcess:
+        child = ChildProcess(SCRIPT, str(self.path), self.name)
         try:
-            self._receive(connection, START_TIMEOUT)
-        except RewardError:
-            self.close()
+            self._value(child.receive(START_TIMEOUT))
+        except BaseException:
+            child.kill()
             raise
-        return connection
+        return child
 
-    def _receive(self, connection: "Connection[Any, Any]", limit: float) -> Any:
-        if not connection.poll(limit):
-            raise TimeoutError
-        done, value = pickle.loads(connection.recv_bytes())
+    def _value(self, answer: bytes) -> Any:
+        done, value = pickle.loads(answer)
         if done:
             return value
         report, may_pass = value
         raise RewardError(f"{self.told} failed: {report}", may_pass)
-
-
-def _end(process: subprocess.Popen[bytes], connection: "Connection[Any, Any]") -> None:
-    process.kill()
-    process.wait()
-    connection.close()

@@ -1,0 +1,212 @@
+"""Environments of many episodes in processes of their own: time limits, deaths, and episodes that are rebuilt.
+
+    pool = EnvironmentPool(config.environment)
+    pool.reset([Episode(key, row, seed)])                  → [Answer(Reply("Guess a number.")) or Answer(error="…")]
+    pool.step([Episode(key, row, seed, heard=(digest,))], ["5"])       → [Answer(Reply("It is higher.", reward=0.0))]
+
+An episode lives in one process. If that is killed, because another episode's call overran, or if the run is, the
+episode is rebuilt: reset, then every response that it was given, comparing the digests of the replies. Whatever an
+environment does is an Answer with an error, never an exception. Not covered: what environments are
+(ares/environments/kinds.py), the other end of the socket (ares/environments/process.py).
+"""
+
+import itertools
+import json
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ares.config import EnvironmentConfig
+from ares.environments import kinds
+from ares.environments.environment import Answer, Episode, Reply
+from rewards.child_process import ChildProcess, plain
+
+logger = logging.getLogger(__name__)
+
+SCRIPT = str(Path(__file__).with_name("process.py"))
+START_TIMEOUT = 600.0
+"""Seconds that loading an environment's file may take."""
+
+
+class NoReply(Exception):
+    """Why an episode has no reply, in one line."""
+
+
+class EnvironmentPool:
+    """The environments of a run. Its methods may be called from several threads; processes start at first use."""
+
+    def __init__(self, config: EnvironmentConfig) -> None:
+        self.config = config
+        self._lock = threading.Lock()
+        self._homes: dict[str, EnvironmentProcess] = {}
+        self._processes = [EnvironmentProcess(config) for _ in range(config.processes)]
+        self._next = itertools.cycle(self._processes)
+        self._closed = threading.Event()
+
+    def describe(self) -> list[dict[str, Any]]:
+        """JSON schemas of the tools that the model may call; none for environments without. Raises ConfigError."""
+        return kinds.describe(self.config)
+
+    def reset(self, episodes: Sequence[Episode]) -> list[Answer]:
+        """Begin episodes; the reply's observation is the first one. Compared with `heard`, if that is known."""
+        return self._answer(episodes, [None] * len(episodes))
+
+    def step(self, episodes: Sequence[Episode], texts: Sequence[str]) -> list[Answer]:
+        """What each episode's environment says to its response."""
+        return self._answer(episodes, texts)
+
+    def end(self, keys: Iterable[str]) -> None:
+        """Forget episodes."""
+        with self._lock:
+            for key in keys:
+                if (home := self._homes.pop(key, None)) is not None:
+                    home.forgotten.append(key)
+
+    def close(self) -> None:
+        """Kill the processes. Idempotent; calls under way raise RuntimeError."""
+        self._closed.set()
+        for process in self._processes:
+            process.close()
+
+    def _answer(self, episodes: Sequence[Episode], texts: Sequence[str | None]) -> list[Answer]:
+        """Processes side by side, the episodes of each in turn."""
+        places: dict[EnvironmentProcess, list[int]] = {}
+        with self._lock:
+            for place, episode in enumerate(episodes):
+                if episode.key not in self._homes:
+                    self._homes[episode.key] = next(self._next)
+                places.setdefault(self._homes[episode.key], []).append(place)
+        answers: dict[int, Answer] = {}
+
+        def work(process: EnvironmentProcess) -> None:
+            for place in places[process]:
+                if self._closed.is_set():
+                    return
+                answers[place] = process.answer(episodes[place], texts[place])
+
+        try:
+            for done in [process.thread.submit(work, process) for process in places]:
+                done.result()
+        except BaseException:  # interrupted: the call under way may take long
+            self.close()
+            raise
+        if self._closed.is_set():
+            raise RuntimeError("the environments were closed while they were asked")
+        return [answers[place] for place in range(len(episodes))]
+
+
+class EnvironmentProcess:
+    """A process of environments, started at the first call and again after it was killed. Used by its own thread."""
+
+    def __init__(self, config: EnvironmentConfig) -> None:
+        self.config = config
+        self.thread = ThreadPoolExecutor(1, "environments")
+        self.forgotten: deque[str] = deque()
+        """Keys of episodes that have ended, added by other threads."""
+        self._to_forget: list[str] = []
+        self._child: ChildProcess | None = None
+        self._loaded: set[str] = set()
+        self._live: dict[str, int] = {}
+        """Responses that each of its live episodes was given."""
+
+    def answer(self, episode: Episode, text: str | None) -> Answer:
+        """The reply to a response; None: to the beginning of the episode."""
+        kind = kind_of(episode, self.config)
+        self._turn = 0
+        self._forget()
+        try:
+            self._load(kind)
+            if text is None or self._live.get(episode.key) != len(episode.said):
+                reply = self._rebuild(episode, kind, episode.said if text is not None else ())
+            if text is not None:
+                reply = self._step(episode, kind, text)
+        except NoReply as error:
+            self._live.pop(episode.key, None)
+            when = f"turn {self._turn}" if self._turn else "reset"
+            return Answer(error=f"environment {kind}, row {episode.row.get('id')!r}, {when}: {error}")
+        return Answer(reply)
+
+    def close(self) -> None:
+        """Kill the process."""
+        self.thread.shutdown(wait=False, cancel_futures=True)
+        if (child := self._child) is not None:
+            child.kill()
+
+    def _rebuild(self, episode: Episode, kind: str, said: Sequence[str]) -> Reply:
+        """The reply to the last of what was said, or to the reset."""
+        self._turn = 0
+        row = plain(episode.row)
+        reply = self._reply({"do": "reset", "kind": kind, "key": episode.key, "row": row, "seed": episode.seed})
+        self._live[episode.key] = 0
+        self._compare(reply, episode)
+        for text in said:
+            reply = self._step(episode, kind, text)
+            self._compare(reply, episode)
+        return reply
+
+    def _step(self, episode: Episode, kind: str, text: str) -> Reply:
+        self._turn = self._live[episode.key] + 1
+        reply = self._reply({"do": "step", "kind": kind, "key": episode.key, "text": text})
+        self._live[episode.key] += 1
+        return reply
+
+    def _compare(self, reply: Reply, episode: Episode) -> None:
+        """Raises NoReply if it is not the one that was heard."""
+        if self._turn < len(episode.heard) and reply.digest() != episode.heard[self._turn]:
+            raise NoReply("not reproducible: it answered differently to the same row, seed and responses")
+
+    def _forget(self) -> None:
+        """The next call tells the process which episodes have ended."""
+        while self.forgotten:
+            self._to_forget.append(self.forgotten.popleft())
+            self._live.pop(self._to_forget[-1], None)
+
+    def _load(self, kind: str) -> None:
+        if self._child is not None and not self._child.is_alive():
+            logger.warning("a process of environments died between two calls: its episodes are rebuilt")
+            self._end()
+        if self._child is None:
+            self._child = ChildProcess(SCRIPT)
+            self._child.send(self.config.model_dump_json().encode())
+        if kind not in self._loaded:
+            self._ask({"do": "load", "kind": kind}, START_TIMEOUT)
+            self._loaded.add(kind)
+
+    def _reply(self, call: dict[str, Any]) -> Reply:
+        said = self._ask(call, self.config.timeout)
+        observation = said["observation"]
+        return Reply(**said | {"observation": observation if isinstance(observation, str) else tuple(observation)})
+
+    def _ask(self, call: dict[str, Any], limit: float) -> dict[str, Any]:
+        """The process's answer. Raises NoReply; if it overran or died, it is gone with all its episodes."""
+        assert self._child is not None
+        call["forget"], self._to_forget = self._to_forget, []
+        try:
+            answer = json.loads(self._child.ask(json.dumps(call).encode(), limit))
+        except TimeoutError as error:
+            self._end()
+            raise NoReply(f"took more than {limit:g} s") from error
+        except (EOFError, OSError) as error:
+            self._end()
+            raise NoReply("its process died") from error
+        if "error" in answer:
+            raise NoReply(answer["error"])
+        return answer
+
+    def _end(self) -> None:
+        """Kill the process: its episodes are no longer live."""
+        assert self._child is not None
+        self._child.kill()
+        self._child = None
+        self._loaded.clear()
+        self._live.clear()
+
+
+def kind_of(episode: Episode, config: EnvironmentConfig) -> str:
+    """The environment that an episode's row names, else that of the settings."""
+    own = episode.row.get("environment")
+    return own if isinstance(own, str) and own else config.kind

@@ -1,0 +1,119 @@
+"""The process in which environments live, many side by side: on its main thread, one call at a time.
+
+Run as a script with a socket's descriptor, it is told the settings and then calls, all as JSON. Around every call
+Python's and NumPy's global random states are those of the episode, seeded at its reset, so that an episode does not
+depend on the others of its process. Not covered: time limits, restarts and rebuilding (ares/environments/pool.py).
+"""
+
+import contextlib
+import json
+import os
+import random
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from ares.config import ConfigError, EnvironmentConfig
+from ares.environments import kinds
+from ares.environments.environment import Environment, Reply, checked
+from rewards.child_process import end_with, where_raised
+
+LONGEST_ERROR = 500
+"""Characters."""
+LONGEST_TOKEN = 64
+"""Characters of an observation kept per token that is allowed: what follows would be cut off anyway."""
+
+
+def main() -> None:
+    """Answer calls until the run is gone."""
+    own = os.getpid()
+    connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
+    end_with(os.getppid())  # while an environment runs, nothing would notice that the socket has closed
+    episodes = Episodes(EnvironmentConfig.model_validate_json(connection.recv_bytes()))
+    while True:
+        try:
+            call = json.loads(connection.recv_bytes())
+        except EOFError:
+            return
+        answer = episodes.answer(call)
+        if os.getpid() != own:  # the environment has forked: there is one socket
+            os._exit(0)
+        connection.send_bytes(json.dumps(answer).encode())
+
+
+class Episodes:
+    """The episodes of this process."""
+
+    def __init__(self, config: EnvironmentConfig) -> None:
+        self.config = config
+        self._makers: dict[str, Callable[[], Environment]] = {}
+        self._live: dict[str, tuple[Environment, Randomness]] = {}
+
+    def answer(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply to `load`, `reset` or `step`, as a dict; or the reason why there is none, as `error`."""
+        for key in call["forget"]:
+            self._forget(key)
+        kind = call["kind"]
+        try:
+            if call["do"] == "load":
+                self._makers[kind] = kinds.load(kind, self.config)
+                return {}
+            reply = self._reset(call) if call["do"] == "reset" else self._step(call)
+            return asdict(checked(reply, LONGEST_TOKEN * self.config.max_observation_length))
+        except ConfigError as error:
+            told = str(error)
+        except BaseException as error:  # noqa: BLE001 (whatever an environment raises ends its episode alone)
+            told = where_raised(error, kind.rpartition(":")[0])
+        self._forget(call.get("key", ""))
+        return {"error": told.encode(errors="backslashreplace").decode()[:LONGEST_ERROR]}
+
+    def _reset(self, call: Mapping[str, Any]) -> Reply:
+        self._forget(call["key"])
+        randomness = Randomness(call["seed"])
+        with randomness.in_force():
+            environment = self._makers[call["kind"]]()
+            self._live[call["key"]] = environment, randomness
+            observation = environment.reset(call["row"], call["seed"])
+        return Reply("" if observation is None else observation)
+
+    def _step(self, call: Mapping[str, Any]) -> Reply:
+        if call["key"] not in self._live:
+            raise ConfigError("the episode is over")
+        environment, randomness = self._live[call["key"]]
+        with randomness.in_force():
+            reply = environment.step(call["text"])
+        if isinstance(reply, Reply) and reply.done:
+            self._forget(call["key"])
+        return reply
+
+    def _forget(self, key: str) -> None:
+        if key in self._live:
+            environment, randomness = self._live.pop(key)
+            try:
+                with randomness.in_force():
+                    getattr(environment, "close", int)()
+            except Exception:  # noqa: BLE001 (the episode is over: its replies stand)
+                traceback.print_exc()
+
+
+class Randomness:
+    """The states of the global random generators, as one episode left them."""
+
+    def __init__(self, seed: int) -> None:
+        self._states = random.Random(seed).getstate(), np.random.RandomState(seed % 2**32).get_state()
+
+    @contextlib.contextmanager
+    def in_force(self) -> Iterator[None]:
+        random.setstate(self._states[0])
+        np.random.set_state(self._states[1])
+        yield
+        self._states = random.getstate(), np.random.get_state()
+
+
+if __name__ == "__main__":
+    main()
