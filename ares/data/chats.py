@@ -1,9 +1,11 @@
 """Chats: the messages of a prompt, and the text that a tokenizer's chat template makes of them.
 
-Covered: plain text and lists of messages; templates that raise, leave something out or write the date. Not covered:
-messages with pictures (ares/data/vision.py), tokens (ares/data/problems.py).
+Covered: plain text and lists of messages; templates that raise, leave something out or write the date; tools, shown by
+the template or described. Not covered: messages with pictures (ares/data/vision.py), tokens (ares/data/problems.py),
+further turns (ares/data/turns.py).
 """
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -61,10 +63,8 @@ def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]],
     Raises DataError when the chat template raises, leaves out what is asked, or ignores the system
     message.
     """
-    if "strftime_now" in str(tokenizer.chat_template):
-        settings = {"strftime_now": DATE.strftime} | dict(settings)
     try:
-        text = _templated(tokenizer, messages, settings)
+        text = write_chat(tokenizer, messages, settings)
         ignored = _ignores_system(tokenizer, messages, settings, text)
     except Exception as error:  # templates are programs, and raise what they like
         roles = ", ".join(message["role"] for message in messages)
@@ -88,7 +88,10 @@ def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]],
     return text
 
 
-def _templated(tokenizer: PreTrainedTokenizerBase, messages: list[Any], settings: Mapping[str, Any]) -> str:
+def write_chat(tokenizer: PreTrainedTokenizerBase, messages: list[Any], settings: Mapping[str, Any]) -> str:
+    """The text of a chat up to where the answer begins, as the template writes it; raises what the template raises."""
+    if "strftime_now" in str(tokenizer.chat_template):
+        settings = {"strftime_now": DATE.strftime} | dict(settings)
     return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **settings))
 
 
@@ -101,7 +104,7 @@ def _ignores_system(
     system = first["content"]
     if first["role"] != "system" or not others or not isinstance(system, str) or system.strip() in text:
         return False
-    return text == _templated(tokenizer, [{**first, "content": "?"}, *others], settings)
+    return text == write_chat(tokenizer, [{**first, "content": "?"}, *others], settings)
 
 
 def check_template(tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any]) -> None:
@@ -150,3 +153,66 @@ def odd_in_template(
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
+
+
+FORMATS = {
+    "hermes": (
+        '<tool_call>\n{"name": "TOOL", "arguments": {"NAME": VALUE}}\n</tool_call>',
+        "To call a tool, write a JSON object between tags:",
+        "<tool_call>",
+    ),
+    "llama": (
+        '{"name": "TOOL", "parameters": {"NAME": VALUE}}',
+        "To call a tool, answer with a JSON object and nothing else:",
+        '"parameters"',
+    ),
+    "python": (
+        "```python\nprint(TOOL(NAME=VALUE))\n```",
+        "To call tools, write a fenced block of Python, in which they are functions:",
+        "```",
+    ),
+}
+"""How a call is written, the sentence that says so, and what a template contains that says so itself."""
+
+
+def show_tools(
+    config: DataConfig, tokenizer: PreTrainedTokenizerBase, schemas: list[dict[str, Any]], call_format: str
+) -> DataConfig:
+    """The data settings with which prompts show tools and how they are called. Without tools they stay as they are.
+
+    schemas: {"type": "function", "function": {"name", "description", "parameters"}} each. A template that shows tools
+    is given them as `tools`; what it does not say is added to data.system_prompt, or put before the problem
+    (data.format_prompt) if it takes no system message. A limit: rows that are lists of messages get the additions only
+    with a template that takes system messages, and if they have none of their own.
+    """
+    if not schemas:
+        return config
+    example, sentence, sign = FORMATS[call_format]
+    # A schema of a name alone: what else the text holds is the template's own.
+    shown = _written(config, tokenizer, tools=[{"type": "function", "function": {"name": _NAME}}])
+    additions = [] if sign in shown else [f"{sentence}\n{example}"]
+    if _NAME in shown:
+        config = config.model_copy(update={"chat_template_kwargs": config.chat_template_kwargs | {"tools": schemas}})
+    else:
+        listed = "\n".join(json.dumps(schema.get("function", schema), ensure_ascii=False) for schema in schemas)
+        additions.insert(0, f"You may call these tools:\n{listed}")
+    if not additions:
+        return config
+    text = "\n\n".join(additions)
+    if _NAME in _written(config, tokenizer, system=_NAME):
+        whole = text if config.system_prompt is None else f"{config.system_prompt}\n\n{text}"
+        return config.model_copy(update={"system_prompt": whole})
+    return config.model_copy(update={"format_prompt": f"{text}\n\n{config.format_prompt or '{prompt}'}"})
+
+
+_NAME = "a_tool_of_this_name"
+
+
+def _written(config: DataConfig, tokenizer: PreTrainedTokenizerBase, system: str = "", **settings: Any) -> str:
+    """What the template makes of a short chat; "" where it raises."""
+    asked = [{"role": "user", "content": "?"}]
+    messages = [{"role": "system", "content": system}, *asked] if system else asked
+    try:
+        return write_chat(tokenizer, messages, config.chat_template_kwargs | settings)
+    except Exception:  # noqa: BLE001 (templates are programs, and raise what they like)
+        return ""

@@ -12,13 +12,14 @@ from transformers import PreTrainedTokenizerBase
 
 from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.keys import derive_seed
+from algorithms.settings import MOST_TOKENS
 from ares.config import ConfigError, SecondTurnConfig
+from ares.data import TurnTemplate
 from ares.grading import ID_COLUMNS
 from ares.step.rows import is_second_turn
 from rewards.code import execution_feedback
 
 PROMPT = ["prompt", "prompt_token_ids"]
-_MARK = "\x00"
 
 
 def second_turn_rows(
@@ -114,26 +115,14 @@ def _tests(problem: Mapping[Any, Any]) -> list[str]:
 def _following_turns(
     tokenizer: PreTrainedTokenizerBase, texts: list[str], ends: list[int], template_settings: Mapping[str, Any]
 ) -> list[tuple[str, list[int]]]:
-    """What follows a response that has ended its turn: a user's turn with a text, and the start of the next answer.
+    """What follows responses that have ended their turn: a user's turn with a text, and the start of the next answer.
 
     ends: the last token of each response, which is not always the tokenizer's end token.
     """
-    turns = []
-    for text, token in zip(texts, ends, strict=True):
-        conversation = [
-            {"role": "user", "content": "?"},
-            {"role": "assistant", "content": _MARK},
-            {"role": "user", "content": text},
-        ]
-        whole = str(
-            tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True, **template_settings)
-        )
-        if whole.count(_MARK) != 1:
-            raise ConfigError(
-                f"{tokenizer.name_or_path}: the chat template changes what an assistant said, so a response cannot be "
-                "continued as it was sampled: set rollout.second_turn.enabled=false"
-            )
-        after = whole.partition(_MARK)[2]
-        turns.append(after.removeprefix(tokenizer.decode([token])))
-    tokens = tokenizer(turns, add_special_tokens=False)["input_ids"] if turns else []
-    return list(zip(turns, tokens, strict=True))
+    if not texts:
+        return []
+    try:
+        template = TurnTemplate(tokenizer, template_settings)
+    except ConfigError as error:
+        raise ConfigError(f"{error}: set rollout.second_turn.enabled=false") from error
+    return [template.following(text, end, MOST_TOKENS) for text, end in zip(texts, ends, strict=True)]

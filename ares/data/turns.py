@@ -1,0 +1,235 @@
+"""Turns: what a chat template writes between a response and the next one, as text and tokens.
+
+    prompt₂ = prompt₁ + sampled₁ + following(observation₁) + …
+
+Nothing that was sampled is rendered again: a template that treats earlier answers differently from the last one (Qwen3
+drops their thoughts, Llama trims them) changes nothing here. Not covered: the first prompt (ares/data/problems.py),
+tools in prompts
+(ares/data/chats.py), what a response calls (ares/environments).
+"""
+
+import bisect
+import copy
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transformers import AddedToken, PreTrainedTokenizerBase
+
+from ares.config import TEMPLATE_LENGTH, ConfigError
+from ares.data.chats import write_chat
+
+SAID = "It said,  so\n\nthat is what it said."
+"""Stands for a response; upper and lower case, two spaces and an empty line show whether a template changes it."""
+SAID_IN_CALL = "what was said"
+CUT = "<|ares:cut|>"
+"""Put inside the names of special tokens in foreign text, and taken out of its tokens again."""
+USER, TOOL, CALLED = "user", "tool", "called"
+"""How results of tools are shown: as a user's message, as messages of their own, as these after calls."""
+
+
+class TurnTemplate:
+    """What a tokenizer's chat template writes after a response: its end, an observation, the next answer's beginning.
+
+    settings: data.chat_template_kwargs. Raises ConfigError if the template changes or drops what an assistant said, or
+    raises. A limit: where turns are marked by ordinary text (Llama-2's [INST], Zephyr's <|user|>), an observation that
+    holds the same text looks the same.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any]):
+        self._tokenizer = tokenizer
+        # The prompt has shown the tools. Mistral's templates would show them again before every message of a user.
+        self._settings = {name: value for name, value in settings.items() if name != "tools"}
+        self._ways: dict[int, str] = {}
+        self._template_markup: dict[tuple[int, int | None], list[int]] = {}
+        whole = self._render(["?"], USER)
+        if whole.count(SAID) != 1:
+            raise ConfigError(
+                f"{tokenizer.name_or_path}: the chat template changes what an assistant said (of {SAID!r} it makes "
+                f"{whole!r:.200}), so a response cannot be continued as it was sampled"
+            )
+        self._markup = _markup(tokenizer, whole)
+        names = sorted(self._markup.values(), key=len, reverse=True)
+        self._markup_begins = re.compile(f"(?s)(?={'|'.join(map(re.escape, names))})." if names else "(?!)")
+        around = len(self._suffix([""], 0, None)[1])
+        if around > TEMPLATE_LENGTH:
+            raise ConfigError(
+                f"{tokenizer.name_or_path}: the chat template writes {around} tokens around a user's message, more "
+                f"than the {TEMPLATE_LENGTH} for which episodes have room"
+            )
+
+    def following(
+        self, observation: str | tuple[str, ...], last_token: int | None, limit: int
+    ) -> tuple[str, list[int]]:
+        """Text and token ids of what follows a response, up to where the next one begins.
+
+        observation: a user's message, or the results of tool calls. last_token: the response's last one if it ended by
+        itself: it is not repeated; None: it was cut off, so what closes it is part of the text. limit: tokens of the
+        observation; the model is told how much was cut off. Special tokens in an observation are tokenised as plain
+        text. At most limit + TEMPLATE_LENGTH ids.
+        """
+        calls = 0 if isinstance(observation, str) else len(observation)
+        texts = [observation] if isinstance(observation, str) else list(observation) or [""]
+        texts = [text.encode("utf-8", "replace").decode() for text in texts]  # half a surrogate pair is no text
+        shown, room = limit, limit + TEMPLATE_LENGTH
+        while True:
+            text, ids = self._suffix(self._shortened(texts, shown), calls, last_token)
+            if len(ids) <= room:
+                return text, ids
+            if shown == 0:  # so many results that even their number takes too much
+                return self.following(_numbered(texts), last_token, limit)
+            shown = max(0, shown - (len(ids) - room))
+
+    def _suffix(self, texts: Sequence[str], calls: int, last_token: int | None) -> tuple[str, list[int]]:
+        way, expected = self._way(calls), self._expected(calls, last_token)
+        text, ids = self._continue(self._after(texts, way), last_token)
+        # Few texts hold a special token. If one does, its name is cut; at last no two characters may join.
+        for split in (functools.partial(self._markup_begins.sub, rf"\g<0>{CUT}"), CUT.join):
+            if self._markup_in(ids) == expected:
+                break
+            ids = self._continue(self._after(list(map(split, texts)), way), last_token)[1]
+        return text, ids
+
+    def _expected(self, calls: int, last_token: int | None) -> list[int]:
+        """The special tokens that the template itself writes."""
+        key = calls, last_token
+        if key not in self._template_markup:
+            after = self._after(list(map(str, range(max(calls, 1)))), self._way(calls))
+            self._template_markup[key] = self._markup_in(self._continue(after, last_token)[1])
+        return self._template_markup[key]
+
+    def _markup_in(self, ids: Sequence[int]) -> list[int]:
+        return [token for token in ids if token in self._markup]
+
+    def _continue(self, after: str, last_token: int | None) -> tuple[str, list[int]]:
+        """The text after a response without the end token that the response has sampled, and its tokens."""
+        end = "" if last_token is None else str(self._tokenizer.decode([last_token]))
+        if not end or not after.lstrip().startswith(end):
+            return after, self._tokenise(after)
+        text = after.lstrip().removeprefix(end)
+        # Tokenised after the end token: many tokenizers put a space before the beginning of a text.
+        ids = self._tokenise(end + text)
+        return text, ids[1:] if ids[:1] == [last_token] else self._tokenise(text)
+
+    def _tokenise(self, text: str) -> list[int]:
+        tokenizer = self._cutting_tokenizer if CUT in text else self._tokenizer
+        ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        return [token for token in ids if token != self._cut_id] if CUT in text else list(ids)
+
+    @functools.cached_property
+    def _cutting_tokenizer(self) -> PreTrainedTokenizerBase:
+        # split_special_tokens=True would leave tokens that are added without being special, as DeepSeek's <｜User｜>.
+        tokenizer = copy.deepcopy(self._tokenizer)
+        tokenizer.add_tokens([AddedToken(CUT, normalized=False, special=True)], special_tokens=True)
+        return tokenizer
+
+    @functools.cached_property
+    def _cut_id(self) -> int:
+        return int(self._cutting_tokenizer.convert_tokens_to_ids(CUT))
+
+    def _way(self, calls: int) -> str:
+        """How as many results are shown; found once, on calls and results that stand for others."""
+        if calls not in self._ways:
+            ways = (TOOL, CALLED) if calls else ()
+            self._ways[calls] = next((way for way in ways if self._shows(calls, way)), USER)
+        return self._ways[calls]
+
+    def _shows(self, calls: int, way: str) -> bool:
+        results = [f"observation {number}." for number in range(calls)]
+        try:
+            after = self._after(results, way)
+        except ConfigError:  # of a role that the template does not know
+            return False
+        return bool(after) and all(after.count(result) == 1 for result in results)
+
+    def _after(self, texts: Sequence[str], way: str) -> str:
+        """What is written after the answer that precedes observations; "" if that place cannot be found."""
+        whole = self._render(texts, way)
+        if way != CALLED:
+            return whole.partition(SAID)[2]
+        # The calls stand for what a response wrote itself, up to the token by which an answer ends.
+        end = self._markup_begins.search(self._after(["?"], USER))
+        if end is None:
+            return ""
+        name = next(name for name in self._markup.values() if end.string.startswith(name, end.start()))
+        _, found, rest = whole.rpartition(SAID_IN_CALL)[2].partition(name)
+        return found + rest
+
+    def _render(self, texts: Sequence[str], way: str) -> str:
+        said: dict[str, Any] = {"role": "assistant", "content": SAID}
+        shown = [{"role": "user", "content": texts[0] if len(texts) == 1 else _numbered(texts)}]
+        if way != USER:
+            # Mistral's templates want ids of nine characters.
+            shown = [
+                {"role": "tool", "name": "tool", "tool_call_id": f"call{number:05}", "content": text}
+                for number, text in enumerate(texts)
+            ]
+        if way == CALLED:
+            arguments = {"said": SAID_IN_CALL}
+            said = {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [
+                    {
+                        "id": result["tool_call_id"],
+                        "type": "function",
+                        "function": {"name": "tool", "arguments": arguments},
+                    }
+                    for result in shown
+                ],
+            }
+        try:
+            return write_chat(self._tokenizer, [{"role": "user", "content": "?"}, said, *shown], self._settings)
+        except Exception as error:  # templates are programs, and raise what they like
+            roles = ", ".join(["user", "assistant", *(message["role"] for message in shown)])
+            raise ConfigError(
+                f"the chat template of {self._tokenizer.name_or_path} raises {type(error).__name__} on messages of "
+                f"{roles}: {' '.join(str(error).split())}"
+            ) from error
+
+    def _shortened(self, texts: list[str], limit: int) -> list[str]:
+        """Texts whose tokens add up to `limit`: shorter ones leave their share to longer ones."""
+        fits = [self._fitting(text, limit) for text in texts]
+        lengths = [self._count(text[:end]) for text, end in zip(texts, fits, strict=True)]
+        for place, number in enumerate(sorted(range(len(texts)), key=lengths.__getitem__)):
+            share = limit // (len(texts) - place)
+            if lengths[number] > share:
+                fits[number] = self._fitting(texts[number], share)
+            limit -= min(lengths[number], share)
+        return [
+            text if end == len(text) else f"{text[:end]}… ({len(text) - end:,} more characters)"
+            for text, end in zip(texts, fits, strict=True)
+        ]
+
+    def _fitting(self, text: str, limit: int) -> int:
+        """How many characters have at most `limit` tokens."""
+        size = 16 * (limit + 1)  # not all of a text of 100 MB is tokenised
+        while size < len(text) and self._count(text[:size]) <= limit:
+            size *= 2
+        text = text[:size]
+        if self._count(text) <= limit:
+            return len(text)
+        return bisect.bisect_right(range(len(text)), limit, key=lambda end: self._count(text[:end])) - 1
+
+    def _count(self, text: str) -> int:
+        return len(self._tokenise(self._markup_begins.sub(rf"\g<0>{CUT}", text)))
+
+
+def _markup(tokenizer: PreTrainedTokenizerBase, rendered: str) -> dict[int, str]:
+    """Tokens that foreign text must not contain, by id: special ones, and added ones that the template writes.
+
+    Added tokens may also be ordinary words or spaces, which stay what they are.
+    """
+    written = f"{tokenizer.chat_template}{rendered}"
+    added = {token: each.content for token, each in tokenizer.added_tokens_decoder.items() if _is_markup(each, written)}
+    special = dict(zip(tokenizer.all_special_ids, map(str, tokenizer.all_special_tokens), strict=True))
+    return {token: name for token, name in (special | added).items() if len(name) > 1}
+
+
+def _is_markup(token: AddedToken, written: str) -> bool:
+    return token.special or (token.content in written and not token.content.replace(" ", "").isalnum())
+
+
+def _numbered(results: Sequence[str]) -> str:
+    return "\n".join(f"Result {number}: {result}" for number, result in enumerate(results, 1))
