@@ -50,8 +50,8 @@ class TurnTemplate:
                 f"{whole!r:.200}), so a response cannot be continued as it was sampled"
             )
         self._markup = _markup(tokenizer, whole)
-        names = sorted(self._markup.values(), key=len, reverse=True)
-        self._markup_begins = re.compile(f"(?s)(?={'|'.join(map(re.escape, names))})." if names else "(?!)")
+        names = sorted([*self._markup.values(), CUT], key=len, reverse=True)
+        self._markup_begins = re.compile(f"(?s)(?={'|'.join(map(re.escape, names))}).")
         around = len(self._suffix([""], 0, None)[1])
         if around > TEMPLATE_LENGTH:
             raise ConfigError(
@@ -77,8 +77,8 @@ class TurnTemplate:
             text, ids = self._suffix(self._shortened(texts, shown), calls, last_token)
             if len(ids) <= room:
                 return text, ids
-            if shown == 0:  # so many results that even their number takes too much
-                return self.following(_numbered(texts), last_token, limit)
+            if shown == 0:  # Saying how much is left out takes too much itself.
+                return self.following(_numbered(texts) if calls else "", last_token, limit)
             shown = max(0, shown - (len(ids) - room))
 
     def _suffix(self, texts: Sequence[str], calls: int, last_token: int | None) -> tuple[str, list[int]]:
@@ -88,7 +88,7 @@ class TurnTemplate:
         for split in (functools.partial(self._markup_begins.sub, rf"\g<0>{CUT}"), CUT.join):
             if self._markup_in(ids) == expected:
                 break
-            ids = self._continue(self._after(list(map(split, texts)), way), last_token)[1]
+            ids = self._continue(self._after(list(map(split, texts)), way), last_token, is_cut=True)[1]
         return text, ids
 
     def _expected(self, calls: int, last_token: int | None) -> list[int]:
@@ -102,20 +102,20 @@ class TurnTemplate:
     def _markup_in(self, ids: Sequence[int]) -> list[int]:
         return [token for token in ids if token in self._markup]
 
-    def _continue(self, after: str, last_token: int | None) -> tuple[str, list[int]]:
+    def _continue(self, after: str, last_token: int | None, is_cut: bool = False) -> tuple[str, list[int]]:
         """The text after a response without the end token that the response has sampled, and its tokens."""
         end = "" if last_token is None else str(self._tokenizer.decode([last_token]))
         if not end or not after.lstrip().startswith(end):
-            return after, self._tokenise(after)
+            return after, self._tokenise(after, is_cut)
         text = after.lstrip().removeprefix(end)
         # Tokenised after the end token: many tokenizers put a space before the beginning of a text.
-        ids = self._tokenise(end + text)
-        return text, ids[1:] if ids[:1] == [last_token] else self._tokenise(text)
+        ids = self._tokenise(end + text, is_cut)
+        return text, ids[1:] if ids[:1] == [last_token] else self._tokenise(text, is_cut)
 
-    def _tokenise(self, text: str) -> list[int]:
-        tokenizer = self._cutting_tokenizer if CUT in text else self._tokenizer
+    def _tokenise(self, text: str, is_cut: bool = False) -> list[int]:
+        tokenizer = self._cutting_tokenizer if is_cut else self._tokenizer
         ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        return [token for token in ids if token != self._cut_id] if CUT in text else list(ids)
+        return [token for token in ids if token != self._cut_id] if is_cut else list(ids)
 
     @functools.cached_property
     def _cutting_tokenizer(self) -> PreTrainedTokenizerBase:
@@ -153,8 +153,9 @@ class TurnTemplate:
         if end is None:
             return ""
         name = next(name for name in self._markup.values() if end.string.startswith(name, end.start()))
-        _, found, rest = whole.rpartition(SAID_IN_CALL)[2].partition(name)
-        return found + rest
+        *said, after = whole.split(SAID_IN_CALL, len(texts))
+        _, found, rest = after.partition(name)
+        return found + rest if len(said) == len(texts) else ""
 
     def _render(self, texts: Sequence[str], way: str) -> str:
         said: dict[str, Any] = {"role": "assistant", "content": SAID}
@@ -213,7 +214,8 @@ class TurnTemplate:
         return bisect.bisect_right(range(len(text)), limit, key=lambda end: self._count(text[:end])) - 1
 
     def _count(self, text: str) -> int:
-        return len(self._tokenise(self._markup_begins.sub(rf"\g<0>{CUT}", text)))
+        cut = self._markup_begins.sub(rf"\g<0>{CUT}", text)
+        return len(self._tokenise(cut, is_cut=cut != text))
 
 
 def _markup(tokenizer: PreTrainedTokenizerBase, rendered: str) -> dict[int, str]:
