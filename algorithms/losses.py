@@ -72,6 +72,8 @@ class PolicyTokens:
     advantages: Tensor
     mask: Tensor
     """Response tokens to learn from; elsewhere the other tensors may hold anything, even NaN."""
+    chosen: Tensor | None = None
+    """What a loss that chooses tokens of the global batch has chosen (ChoosingLoss, algorithms/surrogates.py)."""
 
 
 class PolicyLoss(Protocol):

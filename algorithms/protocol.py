@@ -31,6 +31,7 @@ TENSOR_FIELDS: dict[str, tuple[str, ...]] = {
         *("old_log_probs", "ref_log_probs", "exact_kl", "entropies", "values"),  # from the learner's experience
         *("hwe_mask", "token_level_scores", "token_level_rewards", "kl_coefs"),  # from shaping, as are the next
         *("advantages", "returns", "importance_weights"),
+        "chosen",  # from the learner's update
     ),
 }
 # meta_info entries with one value per row, which are indexed with the rows.

@@ -202,9 +202,10 @@ class PolicySettings(Strict):
     """The surrogate."""
 
     loss: str = "ppo"
-    """ppo (ratio and the clips below are its settings), or path/to/file.py:Name (docs/extending.md)."""
+    """ppo (ratio and the clips below are its settings), cispo, sapo, gmpo, dppo, vespo, clip_cov, kl_cov (with settings
+    of their own), or path/to/file.py:Name (docs/extending.md)."""
     settings: dict[str, Any] = Field({})
-    """Settings of a loss in a file of yours."""
+    """Settings of a loss other than ppo; what is left out has its default."""
     ratio: Literal["token", "sequence"] = "token"
     """Importance ratio per token (PPO) or per sequence (GSPO)."""
     clip_low: float = Field(0.2, gt=0, lt=1)
@@ -226,6 +227,75 @@ class PolicySettings(Strict):
     """What the ratio is taken against: the learner's own log-probs before the update, or those that the engine sampled
     with. engine: no pass before the update, which is a sixth of a step; entropies are then estimated by −log p of the
     sampled tokens, so it is for algorithms without AEPO, KL and critic."""
+
+
+class CispoSettings(Strict):
+    """CISPO."""
+
+    limit: float = Field(5.0, ge=1)
+    """Bound of the ratio that weighs log π (ScaleRL: 5; MiniMax-M1 does not tell its own)."""
+
+
+class SapoSettings(Strict):
+    """SAPO."""
+
+    tau_positive: float = Field(1.0, gt=0)
+    """Temperature of the gate for positive advantages; a higher one closes earlier."""
+    tau_negative: float = Field(1.05, gt=0)
+    """The same for the others."""
+
+
+class GmpoSettings(Strict):
+    """GMPO."""
+
+    clip: float = Field(0.4, gt=0)
+    """A token's log-ratio is clipped to ± this."""
+
+
+class DppoSettings(Strict):
+    """DPPO, and prime-rl's losses, which follow it."""
+
+    divergence: Literal["tv", "kl"] = "tv"
+    """Between what both policies give to the sampled token and to all others: total variation, or KL (nats)."""
+    threshold: float = Field(0.2, gt=0)
+    """Divergence beyond which a token does not count (tv .1 to .2, kl .05)."""
+    two_sided: bool = False
+    """Also where the update would bring the policies together (prime-rl's IPO, with threshold .3)."""
+    squared_log_ratio: float = Field(0.0, ge=0)
+    """Coefficient of the penalty (log π − log π_old)² of every token (prime-rl .001)."""
+
+
+class VespoSettings(Strict):
+    """VESPO."""
+
+    power_positive: float = Field(2.0, gt=0)
+    """Exponent of the sequence's ratio for positive advantages."""
+    decay_positive: float = Field(3.0, gt=0)
+    """Rate at which a higher ratio is damped for positive advantages."""
+    power_negative: float = Field(3.0, gt=0)
+    """The exponent for the others."""
+    decay_negative: float = Field(2.0, gt=0)
+    """The rate for the others."""
+
+
+class ClipCovSettings(Strict):
+    """Clip-Cov; the clips of the ratio are those of ppo."""
+
+    share: float = Field(2e-4, gt=0, le=1)
+    """Share of a global batch's tokens that lose their gradient."""
+    low: float = 1.0
+    """They are drawn from the tokens whose covariance is above this …"""
+    high: float = 5.0
+    """… and below this."""
+
+
+class KlCovSettings(Strict):
+    """KL-Cov."""
+
+    share: float = Field(2e-3, gt=0, le=1)
+    """Share of a global batch's tokens, those of highest covariance, that are penalised (2e-3; at 32B 2e-4)."""
+    coef: float = Field(1.0, ge=0)
+    """Coefficient of their penalty |log π − log π_old|."""
 
 
 class UncoveringSettings(Strict):

@@ -23,6 +23,15 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
+from algorithms.settings import (
+    CispoSettings,
+    ClipCovSettings,
+    DppoSettings,
+    GmpoSettings,
+    KlCovSettings,
+    SapoSettings,
+    VespoSettings,
+)
 from ares.config.strict import ConfigError, explain, nearest
 
 REFERENCE = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
@@ -46,6 +55,8 @@ class Kind:
     ours; a user's class has it as an attribute."""
     functions: bool = False
     """A plain function is accepted too."""
+    own_settings: Mapping[str, type[BaseModel]] = field(default_factory=dict)
+    """Settings of those of ours that have some of their own, as a user's class has an inner class `Settings`."""
 
     @property
     def setting(self) -> str:
@@ -79,8 +90,10 @@ class Kind:
         Raises ConfigError that names what is wrong.
         """
         name = getattr(section, self.key)
-        own = isinstance(name, str) and name not in self.builtin
-        model: type[BaseModel] | None = getattr(self.implementation(name), "Settings", None) if own else None
+        theirs = isinstance(name, str) and name not in self.builtin
+        model: type[BaseModel] | None = (
+            getattr(self.implementation(name), "Settings", None) if theirs else self.own_settings.get(str(name))
+        )
         where = f"{self.section}.settings"
         if model is None:
             if section.settings:
@@ -131,7 +144,30 @@ KL_CONTROLLERS = Kind(
 )  # fmt: skip
 """in_loss: updated by the learner once per optimiser step, else by shaping once per batch."""
 
-POLICY_LOSSES = Kind("algorithm.policy", "loss", "a policy loss", ("terms",), {"ppo": "algorithms.losses:PpoLoss"})
+POLICY_LOSSES = Kind(
+    "algorithm.policy", "loss", "a policy loss", ("terms",),
+    {
+        "ppo": "algorithms.losses:PpoLoss",
+        "cispo": "algorithms.surrogates:Cispo",
+        "sapo": "algorithms.surrogates:Sapo",
+        "gmpo": "algorithms.surrogates:Gmpo",
+        "dppo": "algorithms.surrogates:Dppo",
+        "vespo": "algorithms.surrogates:Vespo",
+        "clip_cov": "algorithms.surrogates:ClipCov",
+        "kl_cov": "algorithms.surrogates:KlCov",
+    },
+    {"chooses": (False, {"clip_cov": True, "kl_cov": True})},
+    own_settings={
+        "cispo": CispoSettings,
+        "sapo": SapoSettings,
+        "gmpo": GmpoSettings,
+        "dppo": DppoSettings,
+        "vespo": VespoSettings,
+        "clip_cov": ClipCovSettings,
+        "kl_cov": KlCovSettings,
+    },
+)  # fmt: skip
+"""chooses: has a method `choose`, which sees the whole global batch."""
 
 GRADERS = Kind(
     "reward", "kind", "a grader", ("start", "anticipate", "grade", "forget", "close"),

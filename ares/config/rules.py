@@ -7,7 +7,7 @@ Not covered: bounds of one setting, which stand beside it; what only data or wei
 
 from collections.abc import Iterator
 
-from ares.config.extensions import ENGINES, REWARD_DESIGNS
+from ares.config.extensions import ENGINES, POLICY_LOSSES, REWARD_DESIGNS
 from ares.config.reward import is_function, part_name
 from ares.config.run import Config
 
@@ -74,6 +74,8 @@ def _learner(config: Config) -> Iterator[str]:
         yield "learner: offload_optimizer is for whole weights: with sharded=true more ranks hold less each"
     if lora is not None and (not lora.targets or {"lm_head", "embed_tokens"} & set(lora.targets)):
         yield "model.lora: targets are linear layers of the decoder, at least one; lm_head and embed_tokens are not"
+    if policy.ratio == "sequence" and policy.loss in POLICY_LOSSES.builtin and policy.loss != "ppo":
+        yield f"algorithm.policy: ratio=sequence (GSPO) is for loss=ppo; {policy.loss} has a ratio of its own"
     if policy.importance_weights == "masked" and (policy.importance_cap is None or policy.importance_cap <= 1):
         yield "algorithm.policy: importance_weights=masked keeps 1/importance_cap to importance_cap, which is above 1"
     if policy.old_log_probs == "engine" and (

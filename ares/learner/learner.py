@@ -256,6 +256,7 @@ class Learner:
         batch = batch[batch.tensor("response_mask").bool().any(1)]
         if not len(batch):
             return None
+        self.objective.choose(batch, self.version, self.optimizer_steps)
         averaging = {"loss_avg_mode": aggregation, "normalizer": normalizer, "constant_length": constant}
         self.optimizer.zero_grad(set_to_none=True)
         if self.critic_optimizer:

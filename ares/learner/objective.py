@@ -4,11 +4,12 @@ Not covered: gradients, optimiser steps and ranks (ares/learner/learner.py), the
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from algorithms.keys import derive_seed
 from algorithms.kl_controllers import KLController
 from algorithms.losses import (
     PolicyLoss,
@@ -20,6 +21,7 @@ from algorithms.losses import (
     policy_loss,
 )
 from algorithms.protocol import DataProto
+from algorithms.surrogates import ChoosingLoss
 from ares.config import POLICY_LOSSES, Config
 from ares.models import Critic, PolicyModel, ReferenceModel
 
@@ -78,6 +80,16 @@ class Objective:
     ) -> None:
         self.config, self.policy, self.reference, self.critic = config, policy, reference, critic
         self.surrogate: PolicyLoss = POLICY_LOSSES.make(config.algorithm.policy)
+        self.chooses = bool(POLICY_LOSSES.fact(config.algorithm.policy.loss, "chooses"))
+
+    def choose(self, batch: DataProto, *draw: str | int) -> None:
+        """Write `chosen` into a global batch, if the surrogate chooses tokens of it. draw: keys of a random choice."""
+        if self.chooses:
+            chooser = cast(ChoosingLoss, self.surrogate)
+            generator = torch.Generator().manual_seed(derive_seed(self.config.train.seed, "choose", *draw))
+            batch.batch["chosen"] = chooser.choose(
+                batch.tensor("old_log_probs"), batch.tensor("advantages"), batch.tensor("response_mask"), generator
+            )
 
     def terms(
         self,
@@ -92,7 +104,8 @@ class Objective:
         Their metrics go into `means`. compares: measure the mismatch, too.
         """
         log_probs = part.columns(self.policy.token_log_probs(part.tensors, self.config.rollout.temperature).log_probs)
-        tokens = PolicyTokens(part["old_log_probs"], log_probs, part["advantages"], part.mask)
+        chosen = part["chosen"] if self.chooses else None
+        tokens = PolicyTokens(part["old_log_probs"], log_probs, part["advantages"], part.mask, chosen)
         loss, metrics = policy_loss(self.surrogate, tokens, part["importance_weights"], **averaging)
         # The entropy is averaged as the loss is, every other metric over tokens.
         share = loss_normalizer(part.mask, averaging["loss_avg_mode"], averaging["constant_length"])

@@ -57,6 +57,13 @@ def refusal(name: str, *overrides: str) -> str:
         ("algorithm.kl={penalty: kl, placement: loss}", "algorithm.kl: penalty=kl in the loss has"),
         ("learner={sharded: true, offload_optimizer: true}", "offload_optimizer is for whole weights"),
         ("algorithm.policy.old_log_probs=engine", "algorithm.policy.old_log_probs=engine leaves out"),
+        ("algorithm.policy={loss: cispo, ratio: sequence}", "ratio=sequence (GSPO) is for loss=ppo; cispo has a ratio"),
+        (
+            "algorithm.policy={loss: cispo, settings: {tau: 1}}",
+            "algorithm.policy.settings.tau is unknown (known: limit)",
+        ),
+        ("algorithm.policy={loss: cispo, settings: {limit: 0}}", "algorithm.policy.settings.limit: Input should be"),
+        ("algorithm.policy.loss=cipso", "algorithm.policy.loss: 'cipso' is not a policy loss (did you mean cispo?)"),
         ("learner.global_batch_prompts=7", "learner.global_batch_prompts (7) must divide rollout.prompts (16)"),
         ("rollout={engine: vllm, temperature: 2.5}", "rollout.temperature=2.5: rollout.engine=vllm samples at 0.01 to"),
         ("rollout={engine: vllm, temperature: 0.005}", "rollout.temperature=0.005: rollout.engine=vllm"),

@@ -244,6 +244,19 @@ def test_micro_batches_of_another_size_give_the_same_update(aggregation: str, es
             torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-3)
 
 
+@pytest.mark.parametrize("loss", ["loss: kl_cov", "loss: clip_cov, settings: {low: 0.05, high: 9, share: 0.1}"])
+def test_a_loss_that_chooses_tokens_chooses_among_the_whole_global_batch(loss: str) -> None:
+    results = []
+    for budget in (1, 100_000):
+        trained = learner(f"learner.micro_batch_tokens={budget}", f"algorithm.policy={{epochs: 2, {loss}}}")
+        results.append((trained.update(shaped(trained, sampled())).metrics, weights(trained)))
+    (one, by_rows), (other, at_once) = results
+    assert one["actor/pg_clipfrac"] > 0
+    assert one == pytest.approx(other, abs=1e-5, rel=1e-4)
+    for name, weight in by_rows.items():
+        torch.testing.assert_close(weight, at_once[name], atol=1e-5, rtol=1e-3)
+
+
 @pytest.mark.parametrize("continued", [[], [0], [0, 1, 3]])
 def test_second_turns_are_in_the_optimiser_step_of_their_prompt(
     continued: list[int], monkeypatch: pytest.MonkeyPatch
