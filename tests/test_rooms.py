@@ -27,7 +27,7 @@ ARRAYS = {"torch", "numpy", "pandas"}
 PURE = ["algorithms", "rewards", "ares/learner", "ares/models"]
 PACKAGES = [
     "config", "store", "data", "environments", "models", "engines", "learner", "workers", "cluster", "grading", "step",
-    "runs", "evaluation", "reports", "ablations", "history",
+    "runs", "evaluation", "reports", "ablations", "history", "browse",
 ]  # fmt: skip
 """The packages of ares: each may import the `__init__` of those before it."""
 FILES = sorted(path for room in BELOW for path in (REPOSITORY / room).rglob("*.py"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ares.reports.pages import VIEW, mlflow_page
 from ares.reports.reporting import Reporting, Tracker
-from ares.reports.samples import sample_report, samples_table
+from ares.reports.samples import list_tests, sample_report, samples_table
 from ares.reports.terminal import Display, Parts, bars, console, held_out_line, step_line
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ __all__ = [
     "bars",
     "console",
     "held_out_line",
+    "list_tests",
     "log_evaluation",
     "mlflow_page",
     "open_experiment",

@@ -2,6 +2,8 @@
 
 import textwrap
 from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -9,10 +11,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from ares.data import is_video, load_tokenizer, load_train, path_of
+from ares.data import Problems, is_video, load_tokenizer, path_of
 from ares.grading import SCORE
 from ares.printable import printable
-from ares.runs import read_config
+from ares.runs import load_sets, read_config
 from ares.store import RunStore, StoreError, run_store
 
 PART = "reward_"
@@ -106,14 +108,26 @@ def step_samples(name: str, step: int) -> pd.DataFrame:
     return store.read_rows(store.read_commit(step).artifacts["samples"])
 
 
+def list_tests(store: RunStore, problem: str, is_held_out: bool) -> list[str]:
+    """The tests of a problem in the order of their outcomes. Raises StoreError, ConfigError or DataError."""
+    chosen = _problems(store.directory)[is_held_out]
+    if chosen is None or problem not in set(chosen.frame["id"]):
+        raise StoreError(f"Run {store.name!r}: its data has no problem {problem!r} now, so its tests are not known")
+    row = chosen.rows([problem]).iloc[0]
+    return [*row["test_cases"], *(f"stdin {given!r} → {expected!r}" for given, expected in row["stdin_tests"])]
+
+
+@lru_cache(maxsize=4)
+def _problems(directory: Path) -> tuple[Problems, Problems | None]:
+    """The problems that a run trains on, and those held out."""
+    config = read_config(RunStore(directory))
+    return load_sets(config, load_tokenizer(config.model.path, config.model.trust_remote_code))
+
+
 def _test_lines(name: str, step: int, row: pd.Series) -> list[str]:
     """Each test of a judged program with its outcome, and the CPU seconds of all of them."""
     store = run_store(name)
-    config = read_config(store)
-    problems = load_train(config.data, load_tokenizer(config.model.path), "tests")
-    problem = problems.rows([row["id"]]).iloc[0]
-    stdin_tests = [f"stdin {given!r} → {expected!r}" for given, expected in problem["stdin_tests"]]
-    tests = [*problem["test_cases"], *stdin_tests]
+    tests = list_tests(store, row["id"], is_held_out=False)
     lines = [f"{ending:16s} {test}" for test, ending in zip(tests, row["test_outcomes"], strict=True)]
     return lines + [f"{'exec_time':16s} {seconds:.4f} CPU seconds" for seconds in _seconds(store, step, row)]
 

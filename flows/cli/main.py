@@ -23,6 +23,7 @@ from flows.cli import ablate as ablate_cli
 from flows.cli import history as history_cli
 from flows.cli import runs as runs_cli
 from flows.cli import settings as settings_cli
+from flows.cli.browse import browse
 from flows.cli.command import (
     Overrides,
     RunName,
@@ -55,6 +56,7 @@ app.command("new")(settings_cli.new)
 app.command("ablate")(ablate_cli.ablate)
 app.command("report")(ablate_cli.report)
 app.command("eval")(evaluate)
+app.command()(browse)
 for command in (
     runs_cli.fork,
     history_cli.history,

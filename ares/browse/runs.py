@@ -1,0 +1,90 @@
+"""What the page shows of whole runs: the tree of forks with their settings, and the curves.
+
+A run that cannot be read, and files that are gone, are told in one line each. Not covered: samples (samples.py).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ares.store import Commit, RunStore, StoreError
+
+TABLES = ("samples", "evaluation")
+"""Artifacts of a step that are tables of samples: those trained on, and the held-out ones."""
+WITHOUT = {
+    "samples": "its trained samples cannot be shown, curves can",
+    "evaluation": "its held-out samples cannot be shown, curves can",
+    "batch": "tokens have no colours there, texts and rewards can be shown",
+}
+"""What is missing where an artifact is."""
+
+
+def describe(store: RunStore) -> dict[str, Any]:
+    """A run in the tree: name, fork, flat settings, newest step, last held-out accuracy; or name and `problem`."""
+    try:
+        described = store.read_run()
+        steps = sorted(int(path.name) for path in store.children("steps") if (path / "COMMIT.json").exists())
+        commit = store.read_commit(steps[-1] if steps else 0)
+        fork = store.fork()
+    except StoreError as error:
+        return {"name": store.name, "problem": str(error)}
+    evaluations = commit.state.get("evaluations") or [{}]
+    return {
+        "name": store.name,
+        "fork": None if fork is None else {"run": fork.run, "at": fork.at, "phase": fork.phase},
+        "settings": dict(_flat(described.get("config", {}))),
+        "created": described.get("created", ""),
+        "step": commit.step,
+        "accuracy": evaluations[-1].get("accuracy"),
+    }
+
+
+def curves(store: RunStore) -> dict[str, Any]:
+    """Steps, metrics by name (null where a step has none), the steps that have each table, and what is missing."""
+    steps = store.committed_steps()
+    commits = [store.read_commit(step) for step in steps]
+    names = sorted({name for commit in commits for name in commit.metrics})
+    there = {table: [one.step for one in commits if _has(store, one, table)] for table in (*TABLES, "batch")}
+    return {
+        "steps": steps,
+        "metrics": {name: [commit.metrics.get(name) for commit in commits] for name in names},
+        "tables": {table: there[table] for table in TABLES},
+        "missing": list(_missing(store, commits, there)),
+    }
+
+
+def _has(store: RunStore, commit: Commit, name: str) -> bool:
+    """Whether an artifact is there; of a run at a URL, whether it was written: it is fetched when it is shown."""
+    ref = commit.artifacts.get(name)
+    return ref is not None and (store.mirror is not None or (store.directory / ref.path).exists())
+
+
+def _missing(store: RunStore, commits: list[Commit], there: dict[str, list[int]]) -> Iterator[str]:
+    for name, steps in there.items():
+        gone = [commit.step for commit in commits if name in commit.artifacts and commit.step not in steps]
+        if gone:
+            file = f"{commits[gone[0]].artifacts[name].path.rpartition('/')[2]}"
+            yield f"step {_ranges(gone)}: {file} is gone (`ares gc` deletes some): {WITHOUT[name]}"
+    last = max((int(path.name) for path in store.children("steps") if (path / "COMMIT.json").exists()), default=0)
+    if not commits:
+        yield "no step is finished yet: there is nothing to show"
+    elif last > commits[-1].step:
+        yield f"step {commits[-1].step + 1}: its commit is damaged; steps up to {commits[-1].step} can be shown"
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Ascending numbers in words: 1–3, 7."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][-1] == number - 1:
+            spans[-1].append(number)
+        else:
+            spans.append([number])
+    return ", ".join(f"{span[0]}–{span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)
+
+
+def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from _flat(inner, f"{prefix}.{name}" if prefix else str(name))
+    else:
+        yield prefix, value

@@ -1,0 +1,166 @@
+"""What the page shows of samples: a step's rows, a group with its tokens, a problem through training.
+
+Tables are read from parquet, only the columns and steps that a view needs. Not covered: tokens (tokens.py).
+"""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ares.browse.runs import TABLES
+from ares.browse.tokens import load_pieces, token_rows
+from ares.store import DamagedArtifact, RunStore, StoreError
+
+TEXTS = ("prompt", "response", "ground_truth", "test_outcomes", "media_references")
+"""Columns that a list of samples does without."""
+EXCERPT = 100
+"""Characters at the end of a response that a list shows."""
+ANSWERED = ["sample", "response", "accuracy", "reward", "tokens", "ended"]
+"""What a view of a problem shows of a sample."""
+
+
+def samples(store: RunStore, step: int, table: str) -> dict[str, Any]:
+    """A step's samples, a list for each column, without whole texts; `parts`: the columns a reward is the sum of."""
+    rows = _rows(store, step, table)
+    names = [str(name) for name in rows]
+    parts = [name for name in names if name.startswith("reward_")]
+    if "reward" in rows and not {"reward_code", "reward_score"} & set(parts):
+        parts.insert(0, "accuracy")
+    columns = {name: _plain(rows[name]) for name in names if name not in TEXTS}
+    return {"columns": columns | {"excerpt": [text[-EXCERPT:] for text in rows["response"]]}, "parts": parts}
+
+
+def texts(store: RunStore, step: int, table: str) -> list[str]:
+    """All responses of a step, row by row."""
+    return list(_rows(store, step, table)["response"])
+
+
+def matching(store: RunStore, step: int, table: str, text: str) -> list[bool]:
+    """Which of a step's responses contain a text, whatever its case."""
+    rows = _rows(store, step, table)
+    return [bool(found) for found in rows["response"].str.contains(text, case=False, regex=False)]
+
+
+def group(store: RunStore, step: int, table: str, number: int) -> dict[str, Any]:
+    """A problem's samples of a step with their whole texts, and their tokens or `missing`: why there are none."""
+    rows = _rows(store, step, table)
+    mine = np.flatnonzero(rows["group"] == number)
+    if not len(mine):
+        raise StoreError(f"Run {store.name!r}: step {step} has no group {number} of {table}")
+    found = rows.iloc[mine]
+    shown = {"samples": [dict(zip(found, row, strict=True)) for row in zip(*map(_plain, _columns(found)), strict=True)]}
+    model = store.read_run().get("config", {}).get("model", {}).get("path", "")
+    tokenizer = load_pieces(model)
+    try:
+        ref = store.read_commit(step).artifacts.get("batch") if table == "samples" else None
+        if ref is None:
+            return shown | {"missing": "no tokens: the learner measures trained samples alone"}
+        tokens = token_rows(store.here(ref.path), mine.tolist(), tokenizer)
+    except StoreError as error:
+        return shown | {"missing": str(error)}
+    for sample, row in zip(shown["samples"], tokens, strict=True):
+        sample["token_rows"] = row
+    missing = "" if tokenizer else f"tokens are shown by their numbers: {model} has no tokenizer.json on this machine"
+    return shown | {"missing": missing}
+
+
+def tests(store: RunStore, step: int, table: str, number: int) -> dict[str, list[str]]:
+    """The tests of a group's problem, in the order of its verdicts. Raises StoreError, ConfigError or DataError."""
+    from ares.reports import list_tests  # these load transformers, which takes seconds
+
+    rows = _rows(store, step, table)
+    return {"tests": list_tests(store, str(rows.loc[rows["group"] == number, "id"].iloc[0]), table == "evaluation")}
+
+
+def problems(store: RunStore) -> dict[str, Any]:
+    """Every problem of a run in order of its first use: a list for each column, `places` naming where it was met."""
+    found = _met(store)
+    by = found.groupby("id", sort=False)
+    firsts = by.agg(table=("table", "first"), first=("step", "first"), last=("step", "last"), times=("step", "size"),
+                    accuracy_first=("accuracy", "first"), accuracy_last=("accuracy", "last")).reset_index()  # fmt: skip
+    return {str(name): _plain(firsts[name]) for name in firsts}
+
+
+def problem(store: RunStore, place: int) -> dict[str, Any]:
+    """A problem, by its place in `problems`: prompt, answer, and the samples of each step that met it."""
+    met = _met(store)
+    ids = met["id"].unique()
+    if not 0 <= place < len(ids):
+        raise StoreError(f"Run {store.name!r} has met {len(ids)} problems: there is none at {place}")
+    mine, moments, last = met[met["id"] == ids[place]], [], pd.Series()
+    for step, table in zip(mine["step"], mine["table"], strict=True):
+        rows = _rows(store, step, table)
+        rows = rows[rows["id"] == ids[place]]
+        found = rows[[name for name in ANSWERED if name in rows]]
+        columns = {name: _plain(found[name]) for name in found}
+        moments.append({"step": step, "table": table, "group": int(rows["group"].iloc[0]), "columns": columns})
+        last = rows.iloc[0]
+    return {"id": str(ids[place]), "prompt": last["prompt"], "answer": _answer(last), "moments": moments}
+
+
+def _met(store: RunStore) -> pd.DataFrame:
+    """A row for each problem and step that met it: id, table, step, accuracy; held-out ones last."""
+    found = []
+    for table in TABLES:
+        for step in store.committed_steps():
+            try:
+                rows = _read(*_file(store, step, table), ("id", "accuracy")).to_pandas()
+            except StoreError:  # `curves` has told what is missing
+                continue
+            means = rows.groupby("id", sort=False)["accuracy"].mean().astype(float).reset_index()
+            found.append(means.assign(table=table, step=step))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["id", "accuracy", "table", "step"])
+
+
+def _rows(store: RunStore, step: int, table: str) -> pd.DataFrame:
+    """A step's table, with the number of each row's group, and how its response ended."""
+    rows = _read(*_file(store, step, table)).to_pandas()
+    ids = rows["id"].astype(str)
+    cut = rows["truncated"].astype(bool) if "truncated" in rows else rows.get("finish_reason", ids) == "length"
+    ended = rows["error_type"].fillna("") if "error_type" in rows else pd.Series("", rows.index)
+    numbers = rows["slot"] if "slot" in rows else pd.Series(pd.factorize(ids)[0], rows.index)
+    return rows.assign(id=ids, group=numbers.astype(int), ended=ended.astype(str).mask(cut, "truncated"))
+
+
+def _file(store: RunStore, step: int, table: str) -> tuple[Path, str]:
+    """A table's file and its hash. Raises StoreError if it is gone."""
+    ref = store.read_commit(step).artifacts.get(table) if table in TABLES else None
+    if ref is None:
+        raise StoreError(f"Run {store.name!r}: step {step} has no {table}")
+    path = store.here(ref.path)
+    if not path.exists():
+        raise StoreError(f"{path} is gone: this step's {table} cannot be shown")
+    return path, ref.sha256
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path, digest: str, columns: tuple[str, ...] | None = None) -> pa.Table:
+    """A table as it was written. Raises DamagedArtifact."""
+    try:
+        return pq.read_table(path, columns=None if columns is None else list(columns))
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedArtifact(f"{path}: cannot be read: {error}") from error
+
+
+def _answer(row: pd.Series) -> str | None:
+    answer = row.get("ground_truth")
+    return None if answer is None else str(answer)
+
+
+def _columns(rows: pd.DataFrame) -> list[pd.Series]:
+    return [rows[name] for name in rows]
+
+
+def _plain(column: pd.Series) -> list[Any]:
+    """A column as JSON has it: six digits, null for a missing value, arrays as lists."""
+    values = column.tolist()
+    if column.dtype.kind == "f":
+        return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values]
+    if column.dtype != object:
+        return [None if value is pd.NA else value for value in values]
+    return [value.tolist() if isinstance(value, np.ndarray) else value for value in values]

@@ -1,0 +1,92 @@
+"""The server and the folder: who is answered, with what, and that a folder holds what the server would say."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ares.browse import write_folder
+from ares.browse.pages import ASSETS, Pages
+from ares.store import RunStore, StoreError
+
+
+@pytest.fixture(scope="module")
+def store(runs: Path) -> RunStore:
+    return RunStore(runs / "uninterrupted")
+
+
+@pytest.fixture(scope="module")
+def client(store: RunStore) -> Iterator[httpx.Client]:
+    with Pages([store], 0) as pages:
+        threading.Thread(target=pages.serve_forever, daemon=True).start()
+        with httpx.Client(base_url=pages.address) as client:
+            yield client
+        pages.shutdown()
+
+
+def test_the_page_and_its_libraries_come_from_this_machine_alone(client: httpx.Client) -> None:
+    page = client.get("/")
+    assert page.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
+    files = [part.split('"')[0] for mark in ('src="', 'href="') for part in page.text.split(mark)[1:]]
+    assert all(client.get(file).status_code == 200 for file in files if not file.startswith("data:"))
+    assert client.get("vendor/LICENSES.md").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["../pages.py", "..%2fpages.py", "/etc/passwd", "vendor/../../pages.py", "nothing.js"])
+def test_no_other_file_is_served(client: httpx.Client, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
+def test_another_sites_page_is_not_answered(client: httpx.Client) -> None:
+    """A name that leads here makes a browser think this is that site (DNS rebinding)."""
+    asked = {"of": "runs"}
+    assert client.get("answer", params=asked).json()[0]["name"] == "uninterrupted"
+    assert client.get("answer", params=asked, headers={"Host": "evil.example:80"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "says"),
+    [
+        ({"of": "samples", "run": "uninterrupted", "step": "99", "table": "samples"}, 200, "000099"),
+        ({"of": "samples", "run": "uninterrupted", "step": "1", "table": "evaluation"}, 200, "has no evaluation"),
+        ({"of": "samples", "run": "../other", "step": "1", "table": "samples"}, 400, "no such question"),
+        ({"of": "serve", "run": "uninterrupted"}, 400, "no such question"),
+        ({"of": "samples", "run": "uninterrupted", "step": "one", "table": "samples"}, 400, "'one'"),
+        ({"of": "curves", "run": "uninterrupted", "more": "1"}, 400, "more"),
+    ],
+)
+def test_what_cannot_be_answered_is_told(client: httpx.Client, asked: dict[str, str], status: int, says: str) -> None:
+    reply = client.get("answer", params=asked)
+    assert (reply.status_code, says in reply.json()["error"]) == (status, True)
+
+
+def test_a_folder_holds_every_answer_that_the_page_asks_for(
+    client: httpx.Client, store: RunStore, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    write_folder([store], tmp_path / "page", told.append)
+    assert told == ["uninterrupted …"]
+    assert "data-folder" in (tmp_path / "page" / "index.html").read_text()
+    of_samples = {"of": "samples", "run": "uninterrupted", "step": "2", "table": "samples"}
+    rows = client.get("answer", params=of_samples).json()
+    number = str(rows["columns"]["group"][0])
+    questions = [
+        ("runs", {"of": "runs"}),
+        ("curves/uninterrupted", {"of": "curves", "run": "uninterrupted"}),
+        ("samples/uninterrupted/2/samples", of_samples),
+        (f"group/uninterrupted/2/samples/{number}",
+         {"of": "group", "run": "uninterrupted", "step": "2", "table": "samples", "number": number}),
+        ("problem/uninterrupted/0", {"of": "problem", "run": "uninterrupted", "place": "0"}),
+    ]  # fmt: skip
+    for key, asked in questions:
+        script = (tmp_path / "page" / "data" / f"{key}.js").read_text()
+        assert json.loads(f"[{script.removeprefix('answered(').removesuffix(');' + chr(10))}]") == [
+            key,
+            client.get("answer", params=asked).json(),
+        ]
+    assert (tmp_path / "page" / "vendor" / "uplot.js").read_bytes() == (ASSETS / "vendor" / "uplot.js").read_bytes()
+    with pytest.raises(StoreError, match="not an empty folder"):
+        write_folder([store], tmp_path / "page", told.append)

@@ -1,0 +1,90 @@
+"""Rows, groups and problems as the page has them, from a trained run."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from algorithms.protocol import DataProto
+from ares.browse.samples import group, matching, problem, problems, samples, texts
+from ares.store import RunStore, StoreError
+
+
+@pytest.fixture(scope="module")
+def store(runs: Path) -> RunStore:
+    return RunStore(runs / "uninterrupted")
+
+
+def table(store: RunStore, step: int, name: str = "samples") -> pd.DataFrame:
+    return pd.read_parquet(store.directory / store.step_path(step) / f"{name}.parquet")
+
+
+def test_the_rows_of_a_step_are_its_table_and_parts_add_up_to_the_reward(store: RunStore) -> None:
+    found, rows = samples(store, 3, "samples"), table(store, 3)
+    columns = found["columns"]
+    assert columns["id"] == rows["id"].tolist()
+    assert columns["accuracy"] == rows["accuracy"].tolist()
+    assert not {"response", "prompt"} & columns.keys()
+    assert all(text.endswith(excerpt) for text, excerpt in zip(rows["response"], columns["excerpt"], strict=True))
+    sums = np.sum([columns[part] for part in found["parts"]], axis=0)
+    np.testing.assert_allclose(sums, columns["reward"], atol=1e-5)
+
+
+def test_a_group_has_its_samples_with_the_tokens_that_the_learner_measured(store: RunStore) -> None:
+    rows = table(store, 2)
+    batch = DataProto.load(store.directory / store.step_path(2) / "batch.safetensors")
+    last = int(rows["slot"].iloc[-1])
+    found = group(store, 2, "samples", last)
+    assert found["missing"] == ""
+    mine = np.flatnonzero(rows["slot"] == last)
+    assert [sample["response"] for sample in found["samples"]] == rows["response"].iloc[mine].tolist()
+    for row, sample in zip(mine.tolist(), found["samples"], strict=True):
+        tokens, length = sample["token_rows"], sample["tokens"]
+        assert {len(values) for values in tokens.values()} == {length}
+        assert "".join(tokens["pieces"]).startswith(sample["response"])  # and then the end token
+        for name, tensor in (("entropy", "entropies"), ("advantage", "advantages"), ("log_prob", "old_log_probs")):
+            np.testing.assert_allclose(tokens[name], batch.tensor(tensor)[row, :length].numpy(), rtol=1e-4)
+
+
+def test_held_out_samples_are_in_groups_and_say_why_they_have_no_tokens(store: RunStore) -> None:
+    rows = table(store, 4, "evaluation")
+    columns = samples(store, 4, "evaluation")["columns"]
+    assert columns["group"] == pd.factorize(rows["id"])[0].tolist()
+    found = group(store, 4, "evaluation", 1)
+    assert {sample["id"] for sample in found["samples"]} == {rows["id"].unique()[1]}
+    assert found["missing"].startswith("no tokens:")
+
+
+def test_text_is_found_as_it_stands_whatever_its_case(store: RunStore) -> None:
+    responses = texts(store, 1, "samples")
+    assert matching(store, 1, "samples", "BOXED{") == ["boxed{" in each for each in responses]
+    assert not any(matching(store, 1, "samples", "box.d"))
+
+
+def test_a_problem_is_followed_through_every_evaluation(store: RunStore) -> None:
+    met = problems(store)
+    place = met["table"].index("evaluation")
+    assert met["times"][place] == 3
+    found = problem(store, place)
+    assert found["id"] == met["id"][place]
+    assert [moment["step"] for moment in found["moments"]] == [0, 2, 4]
+    for moment in found["moments"]:
+        rows = table(store, moment["step"], "evaluation")
+        assert moment["columns"]["response"] == rows.loc[rows["id"] == found["id"], "response"].tolist()
+    with pytest.raises(StoreError, match="there is none at 99999"):
+        problem(store, 99999)
+
+
+def test_without_its_batch_a_step_still_shows_texts(store: RunStore, tmp_path: Path) -> None:
+    shutil.copytree(store.directory, tmp_path / "run")
+    copied = RunStore(tmp_path / "run")
+    batch = copied.directory / copied.step_path(2) / "batch.safetensors"
+    batch.unlink()
+    found = group(copied, 2, "samples", int(table(copied, 2)["slot"].iloc[0]))
+    assert "its tokens cannot be read" in found["missing"]
+    assert all(sample["response"] and "token_rows" not in sample for sample in found["samples"])
+    (copied.directory / copied.step_path(2) / "samples.parquet").unlink()
+    with pytest.raises(StoreError, match="is gone: this step's samples cannot be shown"):
+        samples(copied, 2, "samples")
