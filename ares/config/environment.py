@@ -37,7 +37,8 @@ class EnvironmentConfig(Strict):
     max_observation_length: int = Field(256, ge=1, le=MOST_TOKENS)
     """Tokens of what the environment says to one response. More are cut off, and the model is told so."""
     timeout: float = Field(10.0, gt=0, le=LONGEST_WAIT, json_schema_extra=NO_EFFECT)
-    """Seconds that one answer may take. An environment that overruns, raises or dies leaves its episode unscored."""
+    """Seconds that one answer may take, times max_calls where there are tools. An environment that overruns, raises or
+    dies leaves its episode unscored."""
     processes: int = Field(2, ge=1, le=MOST_PROCESSES, json_schema_extra=NO_EFFECT)
     """Processes that environments live in, side by side."""
     reward: Literal["last", "sum"] = "last"

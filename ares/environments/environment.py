@@ -6,8 +6,9 @@
         def step(self, text) -> Reply: …                               what it says to a response
 
 An environment never sees tokens, engines or files of the run. The same row, seed and responses must give the same
-replies: so an episode is rebuilt after a kill. Not covered: other shapes of classes (ares/environments/kinds.py), the
-processes they live in (ares/environments/pool.py).
+replies: so an episode is rebuilt after a kill. Many episodes share a process: what one remembers is in its object,
+except the global random states, which are each episode's own. Not covered: other shapes of classes
+(ares/environments/kinds.py), the processes they live in (ares/environments/pool.py).
 """
 
 import hashlib
@@ -27,7 +28,7 @@ class Reply:
     reward: float | None = None
     """Of this turn, on any scale."""
     done: bool = False
-    """The episode is over: the observation is not shown."""
+    """The episode is over: the observation is not shown. Of the tool `submit` it is the answer."""
     success: float | None = None
     """In [0, 1], with the last reply: what counts as accuracy (difficulty, filter). None: the episode's reward."""
     metrics: Mapping[str, float] = field(default_factory=dict)

@@ -1,48 +1,210 @@
-"""What `environment.kind` and a row's column `environment` can name, as classes of our shape.
+"""What `environment.kind` and a row's column `environment` can name, each as a class of our shape (Environment).
 
-Covered: classes of our own shape. Not covered: the process they live in (ares/environments/process.py).
+    tools                 the functions of environment.tools
+    textarena:NAME        a game of TextArena for one player
+    path/to/file.py:Name  a class of one of three shapes:
+        ours              reset(row, seed) → observation; step(text) → Reply
+        TRL's             reset(**row) → observation or None; its other public methods are tools; get_reward() → number
+        Gym-like          init(prompt) → (messages, info); step(text) → {observations, reward, done, metadata}; close()
+
+Not covered: the process they live in (ares/environments/process.py).
 """
 
+import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 from ares.config import ConfigError, EnvironmentConfig, load_reference, nearest
-from ares.environments.environment import Environment
+from ares.environments.environment import Environment, Reply
+from ares.environments.tools import Tool, answer_calls, check_tools, make_tools
 
-NEEDED = ("reset", "step")
+TOOLS = "tools"
+TEXTARENA = "textarena:"
+OF_TRL = ("reset", "get_reward")
+"""Methods of TRL's environments that are not tools."""
 
 
 def load(kind: str, config: EnvironmentConfig) -> Callable[[], Environment]:
     """What makes an environment of a kind. Raises ConfigError in one line."""
+    if kind == TOOLS:
+        make_tools(config)
+        return partial(ToolEnvironment, config)
+    if kind.startswith(TEXTARENA):
+        return partial(Game, _game(kind, config.settings))
+    if ".py:" not in kind:
+        raise ConfigError(f"{kind!r} is unknown (known: tools, textarena:NAME, path/to/file.py:Name)")
     found = load_reference(kind)
-    missing = [name for name in NEEDED if not callable(getattr(found, name, None))]
-    if not isinstance(found, type) or missing:
-        raise ConfigError(f"{kind} is not an environment: it lacks {', '.join(missing) or 'a class'}")
+    if not isinstance(found, type):
+        raise ConfigError(f"{kind} is not a class")
+    make = partial(found, **config.settings)
+    if is_trls(found):
+        if config.reward == "sum":
+            raise ConfigError(f"{kind}: get_reward() is of a whole episode, not of a turn: environment.reward=last")
+        check_settings(found, config.settings, kind)
+        check_tools(trl_tools(found), config)
+        return partial(TrlEnvironment, make, config)
+    if hasattr(found, "init"):
+        check_settings(found, config.settings, kind, given="extras")
+        return partial(GymEnvironment, make)
+    if missing := [name for name in ("reset", "step") if not callable(getattr(found, name, None))]:
+        raise ConfigError(f"{kind} is not an environment: it has no {' and no '.join(missing)}")
     check_settings(found, config.settings, kind)
-    return partial(found, **config.settings)
+    return make
 
 
-def check_settings(function: Callable[..., Any], settings: dict[str, Any], kind: str) -> None:
-    """Raises ConfigError if a class does not take these keyword arguments."""
+def tools_of(kind: str, config: EnvironmentConfig) -> dict[str, Tool]:
+    """What a response can call in a kind of environment, which may be nothing. Raises ConfigError."""
+    if kind == TOOLS:
+        return make_tools(config)
+    if ".py:" in kind and is_trls(found := load_reference(kind)):
+        return trl_tools(found)
+    return {}
+
+
+def check_settings(function: Callable[..., Any], settings: Mapping[str, Any], kind: str, given: str = "") -> None:
+    """Raises ConfigError if a class does not take these keyword arguments. given: one that is no setting."""
     signature = inspect.signature(function)
-    kinds = {name: each.kind for name, each in signature.parameters.items()}
-    known = [
-        name
-        for name, kind in kinds.items()
-        if kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    ]
+    parameters = signature.parameters.values()
+    known = [each.name for each in parameters if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
     for name in settings:
-        if name not in known and inspect.Parameter.VAR_KEYWORD not in kinds.values():
+        if name == given or (name not in known and not takes_any):
             raise ConfigError(f"environment.settings.{name} is unknown ({kind}: {nearest(name, known)})")
     try:
-        signature.bind(**settings)
+        signature.bind(**settings, **({given: None} if given in known else {}))
     except TypeError as error:
         raise ConfigError(f"environment.settings: {kind}: {error}") from error
 
 
-def describe(config: EnvironmentConfig) -> list[dict[str, Any]]:
-    """JSON schemas of the tools that the model may call. Raises ConfigError in one line."""
-    load(config.kind, config)
-    return []
+class ToolEnvironment:
+    """Tools alone: the answer is graded, not the episode."""
+
+    def __init__(self, config: EnvironmentConfig) -> None:
+        self._config = config
+        self._tools = make_tools(config)
+
+    def reset(self, row: Mapping[str, Any], seed: int) -> str:
+        return ""
+
+    def step(self, text: str) -> Reply:
+        return answer_calls(text, self._tools, self._config)
+
+
+def is_trls(found: Any) -> bool:
+    """Whether a class has the shape of TRL's environments, whose reset takes all columns of a row by name."""
+    reset = getattr(found, "reset", None)
+    return callable(reset) and any(
+        each.kind is each.VAR_KEYWORD for each in inspect.signature(reset).parameters.values()
+    )
+
+
+def trl_tools(found: type) -> dict[str, Tool]:
+    """The tools of a class of TRL's shape, in the order of their names."""
+    methods = inspect.getmembers(found, inspect.isfunction)
+    return {name: method for name, method in methods if not name.startswith("_") and name not in OF_TRL}
+
+
+class TrlEnvironment:
+    """TRL's shape. The reward is that of the episode so far: `get_reward` is called after each turn."""
+
+    def __init__(self, make: Callable[[], Any], config: EnvironmentConfig) -> None:
+        self._environment = make()
+        self._config = config
+        self._tools = {name: getattr(self._environment, name) for name in trl_tools(type(self._environment))}
+
+    def reset(self, row: Mapping[str, Any], seed: int) -> str | None:
+        return self._environment.reset(**row)
+
+    def step(self, text: str) -> Reply:
+        reply = answer_calls(text, self._tools, self._config)
+        get_reward = getattr(self._environment, "get_reward", lambda: None)
+        return Reply(reply.observation, get_reward(), reply.done, metrics=reply.metrics)
+
+
+class GymEnvironment:
+    """Gym-like shape, as SkyRL-Gym's. A constructor with a parameter `extras` is given the row."""
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self._make = make
+
+    def reset(self, row: Mapping[str, Any], seed: int) -> str:
+        takes_row = "extras" in inspect.signature(self._make).parameters
+        self._environment = self._make(**{"extras": row} if takes_row else {})
+        prompt = row["prompt"]
+        prompt = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        messages, _ = self._environment.init([dict(message) for message in prompt])
+        if messages[: len(prompt)] != prompt:
+            raise ValueError("init changed the prompt: it may only add messages")
+        return _contents(messages[len(prompt) :])
+
+    def step(self, text: str) -> Reply:
+        said = self._environment.step(text)
+        metadata = said.get("metadata") or {}
+        numbers = {name: value for name, value in metadata.items() if isinstance(value, int | float)}
+        return Reply(_contents(said["observations"]), said["reward"], said["done"], metrics=numbers)
+
+    def close(self) -> None:
+        getattr(self._environment, "close", int)()
+
+
+def _contents(messages: list[Mapping[str, Any]]) -> str:
+    return "\n".join(message["content"] for message in messages)
+
+
+class Game:
+    """A game of TextArena for one player. Observations are its new messages; the reward comes at the end of a game, and
+    success is that reward, from 0 on."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._game = make()
+        self.inner = self._game
+        while hasattr(self.inner, "env"):  # its wrappers would repeat the whole history in each observation
+            self.inner = self.inner.env
+
+    def reset(self, row: Mapping[str, Any], seed: int) -> str:
+        self._game.reset(num_players=1, seed=seed)
+        return self._new_messages()
+
+    def step(self, text: str) -> Reply:
+        done, _ = self._game.step(text)
+        if not done:
+            return Reply(self._new_messages(), reward=0.0, success=0.0)
+        rewards, told = self._game.close()
+        return Reply(str(told[0].get("reason", "")), rewards[0], True, max(0.0, min(rewards[0], 1.0)))
+
+    def _new_messages(self) -> str:
+        texts = [
+            str(text if isinstance(text, str) else kind)  # Countdown and two more swap them
+            for _, text, kind in self.inner.state.get_current_player_observation()
+            if "PLAYER_ACTION" not in str(kind)
+        ]
+        return "\n".join(text.strip() for text in texts)
+
+
+def _game(kind: str, settings: dict[str, Any]) -> Callable[[], Any]:
+    """What makes a game. Raises ConfigError."""
+    name = kind.removeprefix(TEXTARENA)
+    try:
+        textarena: ModuleType = importlib.import_module("textarena")
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{kind}: TextArena is not installed: pip install 'ares-rl[environments]'") from error
+    games = importlib.import_module("textarena.envs.registration").ENV_REGISTRY
+    if name not in games:
+        raise ConfigError(f"{kind}: there is no such game ({nearest(name, games)})")
+    module, _, of_module = games[name].entry_point.partition(":")
+    try:
+        check_settings(getattr(importlib.import_module(module), of_module), games[name].kwargs | settings, kind)
+        make = partial(textarena.make, name, **settings)
+        trial = Game(make)
+        trial.reset({}, 0)
+    except ConfigError:
+        raise
+    except Exception as error:
+        told = " ".join(str(error).split())
+        raise ConfigError(f"{kind} does not start with one player: {type(error).__name__}: {told:.200}") from error
+    if not isinstance(trial.inner.state, textarena.SinglePlayerState):
+        raise ConfigError(f"{kind} is not a game for one player")
+    return make

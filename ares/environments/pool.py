@@ -20,9 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ares.config import EnvironmentConfig
+from ares.config import ConfigError, EnvironmentConfig
 from ares.environments import kinds
 from ares.environments.environment import Answer, Episode, Reply
+from ares.environments.tools import describe_tools
 from rewards.child_process import ChildProcess, plain
 
 logger = logging.getLogger(__name__)
@@ -48,8 +49,13 @@ class EnvironmentPool:
         self._closed = threading.Event()
 
     def describe(self) -> list[dict[str, Any]]:
-        """JSON schemas of the tools that the model may call; none for environments without. Raises ConfigError."""
-        return kinds.describe(self.config)
+        """JSON schemas of the tools that the model may call; none for environments without.
+
+        Raises ConfigError in one line if the environment cannot be loaded, in a process of its own.
+        """
+        if problem := self._processes[0].thread.submit(self._processes[0].check).result():
+            raise ConfigError(f"environment: {problem}")
+        return describe_tools(kinds.tools_of(self.config.kind, self.config))
 
     def reset(self, episodes: Sequence[Episode]) -> list[Answer]:
         """Begin episodes; the reply's observation is the first one. Compared with `heard`, if that is known."""
@@ -109,7 +115,8 @@ class EnvironmentProcess:
         """Keys of episodes that have ended, added by other threads."""
         self._to_forget: list[str] = []
         self._child: ChildProcess | None = None
-        self._loaded: set[str] = set()
+        self._limits: dict[str, float] = {}
+        """Seconds that a step may take, for each kind that it has loaded."""
         self._live: dict[str, int] = {}
         """Responses that each of its live episodes was given."""
 
@@ -129,6 +136,14 @@ class EnvironmentProcess:
             when = f"turn {self._turn}" if self._turn else "reset"
             return Answer(error=f"environment {kind}, row {episode.row.get('id')!r}, {when}: {error}")
         return Answer(reply)
+
+    def check(self) -> str:
+        """What is wrong with the environment of the settings, in one line."""
+        try:
+            self._load(self.config.kind)
+        except NoReply as error:
+            return str(error)
+        return ""
 
     def close(self) -> None:
         """Kill the process."""
@@ -172,12 +187,12 @@ class EnvironmentProcess:
         if self._child is None:
             self._child = ChildProcess(SCRIPT)
             self._child.send(self.config.model_dump_json().encode())
-        if kind not in self._loaded:
-            self._ask({"do": "load", "kind": kind}, START_TIMEOUT)
-            self._loaded.add(kind)
+        if kind not in self._limits:
+            loaded = self._ask({"do": "load", "kind": kind}, START_TIMEOUT)
+            self._limits[kind] = self.config.timeout * loaded["calls"]
 
     def _reply(self, call: dict[str, Any]) -> Reply:
-        said = self._ask(call, self.config.timeout)
+        said = self._ask(call, self._limits[call["kind"]])
         observation = said["observation"]
         return Reply(**said | {"observation": observation if isinstance(observation, str) else tuple(observation)})
 
@@ -202,7 +217,7 @@ class EnvironmentProcess:
         assert self._child is not None
         self._child.kill()
         self._child = None
-        self._loaded.clear()
+        self._limits.clear()
         self._live.clear()
 
 

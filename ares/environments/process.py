@@ -55,14 +55,15 @@ class Episodes:
         self._live: dict[str, tuple[Environment, Randomness]] = {}
 
     def answer(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        """The reply to `load`, `reset` or `step`, as a dict; or the reason why there is none, as `error`."""
+        """The reply to `reset` or `step`, as a dict; to `load`, how many calls a response may make. Or, as `error`, why
+        there is none."""
         for key in call["forget"]:
             self._forget(key)
         kind = call["kind"]
         try:
             if call["do"] == "load":
                 self._makers[kind] = kinds.load(kind, self.config)
-                return {}
+                return {"calls": self.config.max_calls if kinds.tools_of(kind, self.config) else 1}
             reply = self._reset(call) if call["do"] == "reset" else self._step(call)
             return asdict(checked(reply, LONGEST_TOKEN * self.config.max_observation_length))
         except ConfigError as error:

@@ -1,10 +1,12 @@
 """Environments in processes of their own: time limits, deaths, rebuilt episodes, independence of each other."""
 
+import json
 import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -24,32 +26,60 @@ class Counting:
     def __init__(self, start: int = 0):
         self.count = start
     def reset(self, row, seed):
+        if row.get("do"):
+            return eval(row["do"])
         return f"count from {self.count} {row.get('task', '')}".strip()
     def step(self, text):
         self.count += 1
         return eval(text) if text.startswith(("Reply", "[")) else Reply(f"{text} {self.count}", reward=self.count)
 """
-Open = Callable[..., EnvironmentPool]
+RANDOM = """
+class Random(Counting):
+    def step(self, text):
+        self.count += random.random() + np.random.rand()
+        return super().step(text)
+class Seeding(Random):
+    def reset(self, row, seed):
+        random.seed(seed); np.random.seed(seed)
+        return ""
+class Clock(Counting):
+    def step(self, text):
+        return Reply(str(time.monotonic()))
+class Echo:
+    def __init__(self, start):
+        pass
+    def reset(self, row, seed):
+        return None
+    def step(self, text):
+        return Reply(text)
+"""
 
 
-@pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Open]:
-    """The pool of a class, the last one of a file with this text; closed after the test."""
-    pools = []
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("environments") / "game.py"
+    path.write_text(COUNTING + RANDOM)
+    return path
 
-    def pool(text: str = COUNTING, name: str = "Counting", **settings: object) -> EnvironmentPool:
-        (tmp_path / "game.py").write_text(text)
-        given = {"kind": f"{tmp_path}/game.py:{name}", "processes": 1, "timeout": 5.0} | settings
-        pools.append(EnvironmentPool(EnvironmentConfig.model_validate(given)))
-        return pools[-1]
 
+def settings(file: Path, name: str = "Counting", **others: object) -> EnvironmentConfig:
+    return EnvironmentConfig.model_validate({"kind": f"{file}:{name}", "max_observation_length": 3} | others)
+
+
+@pytest.fixture(scope="module")
+def pool(file: Path) -> Iterator[EnvironmentPool]:
+    """Shared by tests whose episodes have keys of their own."""
+    pool = EnvironmentPool(settings(file, settings={"start": 10}))
     yield pool
-    for each in pools:
-        each.close()
+    pool.close()
 
 
 def episodes(count: int, **columns: object) -> list[Episode]:
-    return [Episode(f"episode {number}", {"id": f"row {number}"} | columns, number) for number in range(count)]
+    first = next(NUMBERS) * 100
+    return [Episode(f"episode {first + number}", {"id": f"row {number}"} | columns, number) for number in range(count)]
+
+
+NUMBERS = iter(range(1000))
 
 
 def digest(answer: Answer) -> str:
@@ -62,7 +92,7 @@ def begin(pool: EnvironmentPool, some: list[Episode]) -> list[Episode]:
     return [replace(each, heard=(digest(answer),)) for each, answer in zip(some, pool.reset(some), strict=True)]
 
 
-def played(pool: EnvironmentPool, some: list[Episode], *texts: str) -> list[Episode]:
+def play(pool: EnvironmentPool, some: list[Episode], *texts: str) -> list[Episode]:
     """Episodes after these responses."""
     for text in texts:
         answers = pool.step(some, [text] * len(some))
@@ -77,14 +107,21 @@ def said(answers: list[Answer]) -> list[str | tuple[str, ...]]:
     return [answer.error or answer.reply.observation for answer in answers]
 
 
-def test_episodes_are_answered_side_by_side_in_the_order_asked(opened: Open) -> None:
-    pool = opened(processes=2, settings={"start": 10})
+def kill(pool: EnvironmentPool) -> None:
+    """Kill the pool's processes, by environments that do."""
+    assert all("died" in error for error in said(pool.step(episodes(2), ["[os._exit(3)]"] * 2)))
+
+
+def test_episodes_are_answered_in_the_order_asked_whichever_process_has_them(pool: EnvironmentPool) -> None:
     some = episodes(5)
     assert pool.reset(some) == [Answer(Reply("count from 10"))] * 5
     assert said(pool.step(some, list("abcde"))) == ["a 11", "b 11", "c 11", "d 11", "e 11"]
     pool.end(each.key for each in some[:2])
     later = [replace(each, said=("x",)) for each in reversed(some)]
     assert said(pool.step(later, list("edcba"))) == ["e 12", "d 12", "c 12", "b 12", "a 12"]
+    pids = said(pool.step(episodes(4), ["Reply(str(os.getpid()))"] * 4))
+    assert len(set(pids)) == 2
+    assert str(os.getpid()) not in pids
 
 
 FAILURES = {
@@ -101,130 +138,128 @@ FAILURES = {
     "Reply('', success=1.5)": "ValueError: success lies in [0, 1] (got 1.5)",
     "Reply('', metrics={'x': float('inf')})": "ValueError: the metric x is inf, not a finite number",
 }  # fmt: skip
+RESET_FAILURES = {
+    "time.sleep(60)": "took more than 0.5 s",
+    "os._exit(1)": "its process died",
+    "['a']": "TypeError: an observation is text, not a value of type list",
+}
 
 
-def test_what_fails_has_an_error_in_one_line_and_the_others_of_its_process_are_rebuilt(
-    opened: Open, tmp_path: Path
-) -> None:
-    pool = opened(timeout=0.5)
+def test_what_fails_has_an_error_in_one_line_and_the_others_of_its_process_are_rebuilt(file: Path) -> None:
+    pool = EnvironmentPool(settings(file, timeout=0.5, processes=1))
     names = [*FAILURES, "fine"]
-    some = played(pool, begin(pool, episodes(len(names))), "a")
+    some = play(pool, begin(pool, episodes(len(names))), "a")
     answers = pool.step(some, names)
+    *of_resets, fine = pool.reset([*(episodes(1, do=do)[0] for do in RESET_FAILURES), *episodes(1)])
+    pool.close()
+    assert fine.reply == Reply("count from 0")
+    for answer, why in zip(of_resets, RESET_FAILURES.values(), strict=True):
+        assert answer.error.startswith(f"environment {file}:Counting, row 'row 0', reset: ")
+        assert answer.error.endswith(why)
     assert answers[-1].reply == Reply("fine 2", reward=2.0)
     for place, (answer, why) in enumerate(zip(answers, FAILURES.values(), strict=False)):
-        start = f"environment {tmp_path}/game.py:Counting, row 'row {place}', turn 2: "
+        start = f"environment {file}:Counting, row 'row {place}', turn 2: "
         assert answer.reply is None
         assert answer.error.startswith(start)
         assert answer.error.endswith(why)
         assert "\n" not in answer.error
-    assert f"{tmp_path}/game.py:13 in step: KeyboardInterrupt" in answers[3].error
+    assert f"{file}:15 in step: KeyboardInterrupt" in answers[3].error
 
 
-def test_a_forked_process_says_nothing_and_one_that_dies_between_calls_is_nobodys_error(opened: Open) -> None:
-    pool = opened()
-    some = begin(pool, episodes(2))
-    assert said(pool.step(some, ["Reply(str(os.fork() and 1))", "a"])) == ["1", "a 1"]
+def test_a_forked_process_says_nothing_and_one_that_dies_between_calls_is_nobodys_error(pool: EnvironmentPool) -> None:
+    assert said(pool.step(episodes(2), ["Reply(str(os.fork() and 1))"] * 2)) == ["1", "1"]
     some = begin(pool, episodes(2))
     late = "[__import__('threading').Timer(0.1, os._exit, [1]).start()] and Reply('late')"
-    assert said(pool.step(some, ["a", late])) == ["a 1", "late"]
+    assert said(pool.step(some, ["a", "a"])) == ["a 11", "a 11"]
+    assert said(pool.step(episodes(2), [late] * 2)) == ["late", "late"]
     time.sleep(0.4)
-    assert said(pool.step([replace(some[0], said=("a",))], ["b"])) == ["b 2"]
+    assert said(pool.step([replace(each, said=("a",)) for each in some], ["b", "b"])) == ["b 12", "b 12"]
 
 
-def test_an_episode_is_rebuilt_anywhere_from_what_was_said(opened: Open) -> None:
-    pool = opened()
-    some = played(pool, begin(pool, episodes(2)), "a", "b", "c")
-    assert said(opened().step(some, ["d", "e"])) == ["d 4", "e 4"]
-    turn_2 = [replace(each, said=each.said[:1], heard=each.heard[:2]) for each in some]
-    assert said(pool.step(turn_2, ["d", "e"])) == ["d 2", "e 2"]  # the phase is run again
-    assert said(pool.step(turn_2, ["d", "e"])) == ["d 2", "e 2"]
+def test_an_episode_is_rebuilt_from_what_was_said_after_a_kill_or_for_an_earlier_turn(pool: EnvironmentPool) -> None:
+    some = play(pool, begin(pool, episodes(2)), "a", "b", "c")
+    kill(pool)
+    assert said(pool.step(some, ["d", "e"])) == ["d 14", "e 14"]
+    second_turn = [replace(each, said=each.said[:1], heard=each.heard[:2]) for each in some]
+    for _ in range(2):
+        assert said(pool.step(second_turn, ["d", "e"])) == ["d 12", "e 12"]
 
 
-def test_one_that_answers_differently_is_not_reproducible_and_named_with_its_row_and_turn(opened: Open) -> None:
-    changing = COUNTING.replace("reward=self.count", "reward=time.monotonic()")
-    pool = opened(changing)
-    some = played(pool, begin(pool, episodes(1)), "a")
-    [answer] = opened(changing).step(some, ["b"])
-    assert answer.error.endswith(
-        "game.py:Counting, row 'row 0', turn 1: not reproducible: "
+def test_one_that_answers_differently_is_not_reproducible_and_named_with_its_row_and_turn(
+    pool: EnvironmentPool, file: Path
+) -> None:
+    some = play(pool, begin(pool, episodes(1, environment=f"{file}:Clock")), "a", "b")
+    pool.end([some[0].key])
+    [answer] = pool.step(some, ["c"])
+    assert answer.error == (
+        f"environment {file}:Clock, row 'row 0', turn 1: not reproducible: "
         "it answered differently to the same row, seed and responses"
     )
-    [answer] = opened(changing.replace("count from", "from")).reset(some)
+    [answer] = pool.reset([replace(some[0], row=some[0].row | {"task": "changed"})])
     assert "row 'row 0', reset: not reproducible" in answer.error
 
 
-RANDOM = COUNTING.replace("self.count += 1", "self.count += random.random() + np.random.rand()").replace(
-    "return f", "random.seed(seed); np.random.seed(seed); return f"
-)
-
-
-@pytest.mark.parametrize(
-    "text", [RANDOM, RANDOM.replace("random.seed(seed); np.random.seed(seed); ", "")], ids=["seeds", "does not"]
-)
-def test_global_generators_are_each_episodes_own_whether_it_seeds_them_or_not(text: str, opened: Open) -> None:
+@pytest.mark.parametrize("name", ["Random", "Seeding"])
+def test_global_generators_are_each_episodes_own(name: str, pool: EnvironmentPool, file: Path) -> None:
+    """Whether its environment seeds them or not."""
     ours = random.getstate(), np.random.get_state()[1].tolist()
-    pool = opened(text)
-    together = played(pool, begin(pool, episodes(3)), "a", "b")
-    for each in reversed(episodes(3)):
-        alone = opened(text)
-        assert played(alone, begin(alone, [each]), "a", "b") == [together[each.seed]]
+    together = play(pool, begin(pool, episodes(3, environment=f"{file}:{name}")), "a", "b")
+    pool.end(each.key for each in together)
+    kill(pool)
+    for each in reversed(together):
+        assert play(pool, begin(pool, [replace(each, said=(), heard=())]), "a", "b") == [each]
     assert len({each.heard for each in together}) == 3
     assert (random.getstate(), np.random.get_state()[1].tolist()) == ours
 
 
-def test_the_order_of_a_set_of_strings_is_the_same_in_every_process(opened: Open) -> None:
-    hashes = [said(pool.step(episodes(1), ["Reply(str(hash('a')))"])) for pool in (opened(), opened())]
-    assert hashes[0] == hashes[1]
+def test_the_order_of_a_set_of_strings_is_the_same_in_every_process(pool: EnvironmentPool) -> None:
+    assert len(set(said(pool.step(episodes(2), ["Reply(str(hash('a')))"] * 2)))) == 1
 
 
-def test_rows_cross_as_plain_values(opened: Open) -> None:
+def test_rows_cross_as_plain_values(pool: EnvironmentPool) -> None:
     task = {"array": np.arange(2), "day": date(2026, 1, 2), "bytes": b"\xff", "nested": [np.float32(0.5), None]}
-    [answer] = opened().reset(episodes(1, task=task))
-    plain = {"array": [0, 1], "day": "2026-01-02", "bytes": "/w==", "nested": [0.5, None]}
-    assert answer.reply == Reply(f"count from 0 {plain}")
+    [answer] = pool.reset(episodes(1, task=task))
+    assert answer.reply == Reply(
+        "count from 10 {'array': [0, 1], 'day': '2026-01-02', 'bytes': '/w==', 'nested': [0.5, None]}"
+    )
 
 
-def test_a_rows_column_names_its_environment(opened: Open, tmp_path: Path) -> None:
-    (tmp_path / "other.py").write_text("class Echo:\n    reset = step = lambda *_: None\n")
-    some = episodes(2)
-    some[0].row["environment"] = f"{tmp_path}/other.py:Echo"
-    some[1].row["environment"] = float("nan")  # as pandas has an empty cell
-    assert said(opened().reset(some)) == ["", "count from 0"]
-    some[0].row["environment"] = "chess"
-    assert opened().reset(some)[0].error.startswith("environment chess, row 'row 0', reset: 'chess' is not")
+def test_a_rows_column_names_its_environment(pool: EnvironmentPool, file: Path) -> None:
+    some = [*episodes(1, environment=f"{file}:Echo"), *episodes(1, environment=float("nan"))]  # as pandas fills columns
+    assert said(pool.reset(some)) == ["", "count from 10"]
+    [answer] = pool.reset(episodes(1, environment="chess"))
+    assert answer.error.startswith(
+        "environment chess, row 'row 0', reset: 'chess' is unknown (known: tools, textarena:"
+    )
 
 
 def test_what_it_prints_goes_where_the_runs_output_goes_and_there_is_no_input(
-    opened: Open, capfd: pytest.CaptureFixture[str]
+    file: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    pool = opened()
-    assert said(pool.step(episodes(1), ["[print('seen')] and Reply('a')"])) == ["a"]
-    assert said(pool.step(episodes(1), ["[os.write(1, b'too')] and Reply('a')"])) == ["a"]
+    pool = EnvironmentPool(settings(file, processes=1))
+    texts = ["[print('seen')] and Reply('a')", "[os.write(1, b'too')] and Reply('b')", "[input()]"]
+    *answers, error = said(pool.step(episodes(3), texts))
+    pool.close()
+    assert answers == ["a", "b"]
     assert capfd.readouterr().out == "seen\ntoo"
-    assert "EOFError" in said(pool.step(episodes(1), ["[input()]"]))[0]
+    assert error.endswith("EOFError: EOF when reading a line")
 
 
-def test_a_long_observation_is_cut_and_half_characters_are_spelled_out(opened: Open) -> None:
-    pool = opened(max_observation_length=2)
-    assert said(pool.step(episodes(1), ["Reply('x' * 10**8)"])) == ["x" * 128]
+def test_a_long_observation_is_cut_and_half_characters_are_spelled_out(pool: EnvironmentPool) -> None:
+    assert said(pool.step(episodes(1), ["Reply('x' * 10**8)"])) == ["x" * 64 * 3]
     assert said(pool.step(episodes(1), ["Reply(('\\ud800', 'é'))"])) == [("\\ud800", "é")]
 
 
-def test_settings_and_classes_that_do_not_fit_are_refused_before_any_process_starts(opened: Open) -> None:
-    wrong = {
-        "Counting": ({"stat": 1}, r"environment.settings.stat is unknown \(.*game.py:Counting: did you mean start\?\)"),
-        "Countin": ({}, r"game.py has no 'Countin' \(did you mean Counting\?\)"),
-        "np": ({}, r"np is not an environment: it lacks reset, step"),
-    }
-    for name, (settings, why) in wrong.items():
-        with pytest.raises(ConfigError, match=why):
-            opened(name=name, settings=settings).describe()
-    with pytest.raises(ConfigError, match=r"game.py:2: ModuleNotFoundError: No module named 'absent'"):
-        opened("\nimport absent").describe()
+def test_what_cannot_be_loaded_is_refused_in_one_line(pool: EnvironmentPool, file: Path) -> None:
+    assert pool.describe() == []
+    wrong = EnvironmentPool(settings(file, "Countin"))
+    with pytest.raises(ConfigError, match=r"^environment: .*game.py has no 'Countin' \(did you mean Counting\?\)$"):
+        wrong.describe()
+    wrong.close()
 
 
-def test_several_threads_may_ask_and_closing_kills_what_is_under_way(opened: Open) -> None:
-    pool = opened(processes=2, timeout=60)
+def test_several_threads_may_ask_and_closing_kills_what_is_under_way(file: Path) -> None:
+    pool = EnvironmentPool(settings(file, timeout=60))
     answers: dict[int, list[object]] = {}
 
     def ask(number: int) -> None:
@@ -245,3 +280,56 @@ def test_several_threads_may_ask_and_closing_kills_what_is_under_way(opened: Ope
         pool.step(episodes(2), ["[time.sleep(60)]"] * 2)
     closing.join()
     assert [os.path.exists(f"/proc/{pid}") for pid in pids] == [False, False]
+
+
+@pytest.mark.slow
+def test_code_in_the_sandbox_reaches_neither_the_pool_nor_other_episodes_and_nothing_is_left(file: Path) -> None:
+    """A session that attacks lives beside one that counts, in the same process."""
+    others = set(parents())
+    pool = EnvironmentPool(settings(file, processes=1).model_copy(update={"kind": "tools", "tools": ["python"]}))
+    attacks = [
+        "import os, signal; os.kill(os.getppid(), signal.SIGKILL)",
+        "import os; [os.kill(pid, 9) for pid in range(2, 40000)]",
+        "import os\nfor number in range(3, 1000):\n    os.close(number)",
+        "import os\nfor number in range(3, 20):\n    os.write(number, b'x' * 100)",
+        "open('/proc/self/mem', 'wb').write(b'x')",
+        "import glob; print(glob.glob('/proc/[0-9]*'), glob.glob('/home/*'))",
+        "import socket; socket.socket(socket.AF_UNIX)",
+        "import ctypes; ctypes.string_at(0)",
+        "print('x' * 10**8)",
+        "while True: pass",
+        "import sys; sys.modules.clear(); __builtins__.clear()",
+    ]
+    attacking, counting = begin(pool, episodes(2))
+    for number, attack in enumerate(attacks):
+        texts = [f"<tool_call>{json.dumps({'name': 'python', 'arguments': {'code': code}})}</tool_call>"
+                 for code in (attack, "n = globals().get('n', 0) + 1; n")]  # fmt: skip
+        answers = pool.step([attacking, counting], texts)
+        assert [answer.error for answer in answers] == ["", ""], attack
+        assert answers[1].reply.observation == (f"{number + 1}\n",)
+        attacking, counting = (
+            replace(each, said=(*each.said, text), heard=(*each.heard, digest(answer)))
+            for each, text, answer in zip((attacking, counting), texts, answers, strict=True)
+        )
+    [process] = {pid for pid, above in parents().items() if above == os.getpid()} - others
+    below = descendants(process)
+    assert len(below) >= 2  # the sandbox's worker
+    pool.close()
+    deadline = time.monotonic() + 10
+    while (left := {process, *below} & set(parents())) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == set()
+
+
+def parents() -> dict[int, int]:
+    """All processes, with their parents."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            found[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    return found
+
+
+def descendants(process: int) -> set[int]:
+    below = {pid for pid, above in parents().items() if above == process}
+    return below.union(*map(descendants, below))

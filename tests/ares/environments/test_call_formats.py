@@ -1,0 +1,60 @@
+"""Calls of tools in a response, by format; what means to be a call and is not; what only looks like one."""
+
+import pytest
+
+from ares.environments.call_formats import Call, Malformed, parse_calls
+
+ADD = Call("add", {"a": 1, "b": [2]})
+HERMES = '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": [2]}}\n</tool_call>'
+LLAMA = '{"name": "add", "parameters": {"a": 1, "b": [2]}}'
+DEEP = '{"a":' * 100_000
+
+CASES: dict[str, dict[str, list[Call | Malformed]]] = {
+    "hermes": {
+        "no call": [],
+        HERMES: [ADD],
+        f"First. {HERMES} Then {HERMES}": [ADD, ADD],
+        f"<think>{HERMES}</think>The answer is 3.": [],
+        f"<think>I call it.</think>{HERMES}": [ADD],
+        '<tool_call>{"name": "now"}</tool_call>': [Call("now", {})],
+        '<tool_call>{"name": "é", "arguments": {"x": "</tool_call"}}</tool_call>': [Call("é", {"x": "</tool_call"})],
+        f"{HERMES}<tool_call>": [ADD, Malformed("<tool_call> has no </tool_call>")],
+        "<tool_call>add(1)</tool_call>": [Malformed("broken JSON: Expecting value: line 1 column 1 (char 0)")],
+        f"<tool_call>{HERMES}": [Malformed("broken JSON: Expecting value: line 1 column 1 (char 0)")],
+        f"<tool_call>{DEEP}</tool_call>": [Malformed("broken JSON: nested too deeply")],
+        '<tool_call>{"name": "add", "arguments": {"a": NaN}}</tool_call>': [Malformed("broken JSON: NaN is not JSON")],
+        "<tool_call>[]</tool_call>": [Malformed("a call is a JSON object")],
+        '<tool_call>{"arguments": {}}</tool_call>': [Malformed('a call has a "name", which is a string')],
+        '<tool_call>{"name": "add", "arguments": "a"}</tool_call>': [Malformed('"arguments" is a JSON object')],
+        f"<tool_call>{LLAMA}</tool_call>": [Malformed('a call has "name" and "arguments", not "parameters"')],
+    },
+    "llama": {
+        "no call": [],
+        f" {LLAMA}\n": [ADD],
+        f"{LLAMA}; {LLAMA}": [ADD, ADD],
+        f"I call {LLAMA}": [],
+        '{"answer": 3}': [],
+        '{"name": "add", "parameters": {"a": 1': [
+            Malformed("broken JSON: Expecting ',' delimiter: line 1 column 38 (char 37)")
+        ],
+        DEEP: [Malformed("broken JSON: nested too deeply")],
+        HERMES: [],
+    },
+    "python": {
+        "no call": [],
+        "```python\nprint(1)\n```": [Call("python", {"code": "print(1)\n"})],
+        "a\n```py\nx = 1\n\n```\nb\n```python\nx\n```": [
+            Call("python", {"code": "x = 1\n\n"}), Call("python", {"code": "x\n"})
+        ],
+        "```\nprint(1)\n```": [],
+        "```python\nprint(1)": [],
+        "say ```python inline```": [],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call_format", "response"), [(name, text) for name, cases in CASES.items() for text in cases], ids=lambda x: x[:40]
+)
+def test_calls_of_a_response(call_format: str, response: str) -> None:
+    assert parse_calls(response, call_format) == CASES[call_format][response]
