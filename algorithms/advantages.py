@@ -1,4 +1,4 @@
-"""Advantage estimators: GRPO, Dr.GRPO, RLOO, REINFORCE++, ReMax and GAE.
+"""Advantage estimators: GRPO, Dr.GRPO, RLOO, RLOO by turn, REINFORCE++, ReMax and GAE.
 
 Rewards are per token [B, L]; outcome estimators sum them to one number per response. Groups are the rows that share an
 `index` (uid), in any order. Every function returns (advantages, returns), both [B, L] float32, zero where masked.
@@ -88,6 +88,42 @@ def compute_rloo_outcome_advantage(
     scores = _masked(scores, counted)
     others = (_group_sum(scores, group, size)[group] - scores) / (size[group] - 1.0).clamp(min=1.0)
     return _spread(torch.where(size[group] >= 2, (scores - others) * counted, 0.0), response_mask)
+
+
+def compute_rloo_turn_advantage(
+    token_level_rewards: Tensor,
+    response_mask: Tensor,
+    index: Sequence[Any] | np.ndarray,
+    gamma: float = 1.0,
+    row_mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """RLOO of each turn's rewards to go: A_t = G_t − mean of the G_t of the group's other episodes that reached turn t.
+
+        mask       1 1 0 0 1 1 1 0 1      turns are what gaps in the mask divide
+        rewards    0 1 . . 0 0 2 . 4      γ = 1:  G = 7 7 · · 6 6 6 · 4
+
+    G_t = Σ_{u≥t} γ^{u−t} r_u over turns. No episode is in its own baseline, so the gradient is unbiased whatever the
+    others' histories; a mean that includes it, divided by the spread at turn t, would not be. Where nobody else reached
+    turn t the baseline is 0. token_level_rewards, response_mask: [B, L]; index: [B]; row_mask: bool [B].
+    Raises ValueError on a group of one.
+    """
+    mask = response_mask > 0
+    begins = mask & ~torch.nn.functional.pad(mask, (1, 0))[:, :-1]
+    turn = begins.long().cumsum(1).sub(1).clamp(min=0)
+    shape = (len(mask), int(begins.sum(1).max()) if mask.any() else 1)
+    rewards = _masked(token_level_rewards.double(), mask.double())
+    to_go = torch.zeros(shape, dtype=torch.float64, device=mask.device).scatter_add_(1, turn, rewards)
+    for place in range(shape[1] - 2, -1, -1):
+        to_go[:, place] += gamma * to_go[:, place + 1]
+    group, size, counted = _groups(index, row_mask, to_go[:, 0])
+    reached = torch.arange(shape[1], device=mask.device) < begins.sum(1, keepdim=True)
+    enters = reached * counted[:, None]
+    totals = torch.zeros(len(size), shape[1], dtype=torch.float64, device=mask.device)
+    number = totals.clone().index_add_(0, group, enters)[group] - enters
+    others = totals.index_add_(0, group, to_go * enters)[group] - to_go * enters
+    advantages = (to_go - others / number.clamp(min=1.0)) * enters * (size[group] >= 2)[:, None]
+    spread = advantages.gather(1, turn).float() * response_mask.float()
+    return spread, spread
 
 
 def compute_remax_outcome_advantage(

@@ -20,6 +20,7 @@ from algorithms.advantages import (
     compute_reinforce_plus_plus_outcome_advantage,
     compute_remax_outcome_advantage,
     compute_rloo_outcome_advantage,
+    compute_rloo_turn_advantage,
 )
 from algorithms.protocol import DataProto
 from algorithms.settings import AdvantageSettings
@@ -30,7 +31,8 @@ class RewardedBatch:
     """An estimator's input: B responses of up to L tokens."""
 
     rewards: Tensor
-    """float32 [B, L]: reward per token; an outcome reward is at the last token."""
+    """float32 [B, L]: reward per token; an outcome reward is at the last token, for estimators `by_turn` a turn's at
+    its last token."""
     mask: Tensor
     """[B, L]: response tokens; zero in rows that do not count."""
     groups: np.ndarray
@@ -67,6 +69,13 @@ def rloo(settings: AdvantageSettings) -> Estimator:
     """Compares each response with the others of its group."""
     return Estimator(
         lambda seen: compute_rloo_outcome_advantage(seen.rewards, seen.mask, seen.groups, row_mask=seen.counts)
+    )
+
+
+def rloo_by_turn(settings: AdvantageSettings) -> Estimator:
+    """Compares each turn of an episode with the same turn of the others of its group, by rewards to go."""
+    return Estimator(
+        lambda seen: compute_rloo_turn_advantage(seen.rewards, seen.mask, seen.groups, settings.gamma, seen.counts)
     )
 
 

@@ -18,12 +18,13 @@ from typing import Any, NamedTuple, Self, TypeVar
 from ares.runs import Run, Step, under_way
 from ares.step import FEW_STEPS_SLOT, Refill
 from ares.store import Ref
+from tasks.episodes import play
 from tasks.sampling import Draw, Rows, Scores, check_graded, rollout, rollout_part, score
 from tasks.training import Experience, Samples, choose, experience
 
 T = TypeVar("T")
 IN_HAND = 2
-"""Shards that the engine has at a time: one that it samples, and the next one."""
+"""Shards of single responses that the engine has at a time: one that it samples, and the next one."""
 
 
 class Drawn(NamedTuple):
@@ -41,15 +42,17 @@ class Drawn(NamedTuple):
 class Sampling:
     """Shards on their way through engine and grader. Leaving the context cancels what is not done.
 
-    roll_out: samples a shard, if not the phase `rollout`.
+    roll_out: samples a shard, if not the phase `rollout` or, with an environment, `play`. Of episodes all shards are
+    under way: while the environments of one answer, the engine samples the turns of others.
     """
 
     def __init__(
         self, step: Step, draws: list[Draw], roll_out: Callable[[Draw], Awaitable[Rows]] | None = None
     ) -> None:
         self.step = step
-        self._roll_out = roll_out or (lambda draw: rollout(step, draw, label=draw.label))
-        self._room = asyncio.Semaphore(IN_HAND)
+        episodes = step.config.environment is not None
+        self._roll_out = roll_out or (lambda draw: (play if episodes else rollout)(step, draw, label=draw.label))
+        self._room = asyncio.Semaphore(len(draws) if episodes else IN_HAND)
         self._done = 0
         self.rollouts: list[asyncio.Task[Rows]] = []
         self._scores: list[asyncio.Task[Scores]] = []

@@ -4,7 +4,6 @@ Here because every package that needs it may import from rewards/. Standard libr
 whose processes must not find our modules.
 """
 
-import base64
 import os
 import signal
 import socket
@@ -86,18 +85,16 @@ def end_with(parent: int) -> None:
 
 def plain(value: Any) -> Any:
     """Arrays, tensors, tuples, iterators, fractions, dates and the like as plain numbers, strings, None, lists and
-    dicts; bytes as base64. Anything else becomes its repr."""
+    dicts. Anything else becomes its repr."""
     if hasattr(value, "tolist"):  # NumPy, PyTorch, pandas
         value = value.tolist()
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, Set):  # unordered
+    if isinstance(value, Set | bytes):  # unordered, or no text
         return repr(value)
     if isinstance(value, Iterable):
         return [plain(inner) for inner in value]

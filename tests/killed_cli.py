@@ -1,5 +1,7 @@
 """`ares …` in a process that kills itself with SIGKILL at a named moment: KILL_AT=step:phase:moment.
 
+A phase may be named with its label: `turn 0 2` is the second turn of shard 0.
+
 Moments: `before` the phase, `inside` it (its work is done, its result not kept yet), `after` it (its result is kept), a
 number of seconds after its work began (whatever it is doing), and for phase `commit` the instant before (`before`)
 or after (`after`) the commit file gets its name. CLOCK_JUMP=step:seconds moves the clock when that step begins.
@@ -25,8 +27,8 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def is_here(at: Any, name: str, now: str) -> bool:
-    return at.number == int(step) and name == phase and now == moment
+def is_here(at: Any, name: str, now: str, label: str = "") -> bool:
+    return at.number == int(step) and phase in (name, f"{name} {label}") and now == moment
 
 
 call, construct, replace = tasks.phase.Phase.__call__, tasks.phase.Phase.__init__, os.replace
@@ -43,10 +45,11 @@ async def killed_call(self: Any, at: Any, *inputs: Any, **options: Any) -> Any:
     global jumped
     if at.number == jump_step:
         jumped = jump_seconds
-    if is_here(at, self.name, "before"):
+    label = options.get("label", "")
+    if is_here(at, self.name, "before", label):
         die()
     result = await call(self, at, *inputs, **options)
-    if is_here(at, self.name, "after"):
+    if is_here(at, self.name, "after", label):
         die()
     return result
 
@@ -78,11 +81,12 @@ def killed_inside(phase: Any) -> None:
 tasks.phase.Phase.__call__ = killed_call  # type: ignore[method-assign]
 ares.store.store.os.replace = killed_replace  # type: ignore[attr-defined]
 if moment == "inside" or seconds is not None:
+    import tasks.episodes
     import tasks.mismatch
     import tasks.sampling
     import tasks.training
 
-    for module in (tasks.mismatch, tasks.sampling, tasks.training):
+    for module in (tasks.episodes, tasks.mismatch, tasks.sampling, tasks.training):
         for found in vars(module).values():
             if isinstance(found, tasks.phase.Phase):
                 killed_inside(found)

@@ -119,6 +119,7 @@ ESTIMATORS = Kind(
     {
         "grpo": "algorithms.estimators:grpo",
         "rloo": "algorithms.estimators:rloo",
+        "rloo_by_turn": "algorithms.estimators:rloo_by_turn",
         "reinforce_plus_plus": "algorithms.estimators:reinforce_plus_plus",
         "remax": "algorithms.estimators:remax",
         "gae": "algorithms.estimators:gae",
@@ -127,10 +128,12 @@ ESTIMATORS = Kind(
         "needs_values": (False, {"gae": True}),
         "needs_greedy": (False, {"remax": True}),
         "within_group": (False, {"grpo": True, "rloo": True}),
+        "by_turn": (False, {"rloo_by_turn": True}),
     },
 )  # fmt: skip
 """needs_values: trains a critic; needs_greedy: one extra greedy answer per prompt; within_group: compares the samples
-of a prompt, so that a prompt's second turns may join them."""
+of a prompt, so that a prompt's second turns may join them; by_turn: the rewards of an episode's turns are where they
+were given."""
 
 KL_CONTROLLERS = Kind(
     "algorithm.kl", "kind", "a KL controller", ("coefficients", "update", "metrics", "state_dict", "load_state_dict"),
@@ -175,6 +178,7 @@ GRADERS = Kind(
         "math": "ares.grading.graders:MathGrader",
         "code": "ares.grading.code:CodeGrader",
         "reasoning_gym": "rewards.procedural:reasoning_gym",
+        "environment": "ares.grading.graders:environment_scores",
     },
     {"judges_programs": (False, {"code": True})},
     functions=True,
@@ -239,6 +243,10 @@ def extension_files(config: BaseModel) -> dict[Path, str]:
     for _, setting, name in _named_extensions(config):
         if reference := REFERENCE.fullmatch(name):
             files.setdefault(Path(reference["path"]), setting)
+    environment = getattr(config, "environment", None)
+    for name in () if environment is None else (environment.kind, *environment.tools):
+        if reference := REFERENCE.fullmatch(name):
+            files.setdefault(Path(reference["path"]), "environment")
     return files
 
 

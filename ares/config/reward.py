@@ -88,14 +88,16 @@ class RewardConfig(Strict):
 
     kind: Annotated[str | tuple[str, ...], AfterValidator(_several_or_one)] = "math"
     """`math` (last \\boxed{} against the answer), `code` (unit tests in the sandbox), `reasoning_gym` (the task's own
-    scorer), or `path.py:Name`: a function with TRL's or verl's signature, or a grader (docs/extending.md). The scores
-    of several functions, which may include math, are added."""
+    scorer), `environment` (what an episode's environment gave), or `path.py:Name`: a function with TRL's or verl's
+    signature, or a grader (docs/extending.md). The scores of several functions, which may include math and environment,
+    are added."""
     weights: tuple[float, ...] | None = None
     """What the score of each function of `kind` is multiplied by. None: 1 each."""
     accuracy: Annotated[float | str | None, AfterValidator(_number_or_name)] = None
     """What difficulty buckets, the accuracy filter and pass@k take as a function's accuracy, a number in [0, 1]: the
     reward from which a response counts as right (0.5); the name of a function of `kind`, or of a part of the dict it
-    returns; or another function (path.py:Name). None: the score itself; of reasoning_gym whether it is 1."""
+    returns; or another function (path.py:Name). None: the score itself; of reasoning_gym whether it is 1; of
+    environment what the environment calls success, else the reward."""
     settings: dict[str, Any] = Field({})
     """Settings of a grader in a file of yours."""
     timeout: Seconds | tuple[Seconds, ...] = 5.0
@@ -170,6 +172,6 @@ def part_name(reference: str) -> str:
 
 def is_function(name: str) -> bool:
     """Whether a kind of reward is a function of a response, whose score can be added to others."""
-    return name in ("math", "reasoning_gym") or (
+    return name in ("math", "reasoning_gym", "environment") or (
         name not in GRADERS.builtin and not isinstance(GRADERS.implementation(name), type)
     )

@@ -70,7 +70,7 @@ class RolloutConfig(Strict):
     prompts: int = Field(16, ge=1, le=MOST)
     """Prompts whose groups make one training batch, counted after online filtering."""
     max_response_length: int = Field(1024, ge=1, le=MOST_TOKENS)
-    """Tokens. A response that reaches it is truncated."""
+    """Tokens. A response (of an episode: each turn) that reaches it is truncated."""
     temperature: float = Field(1.0, ge=LEAST_TEMPERATURE, le=100)
     """Sampling temperature; log-probs, ratios and entropies are taken at the same temperature."""
     top_p: float = Field(1.0, gt=0, le=1)

@@ -7,7 +7,7 @@ Not covered: bounds of one setting, which stand beside it; what only data or wei
 
 from collections.abc import Iterator
 
-from ares.config.extensions import ENGINES, POLICY_LOSSES, REWARD_DESIGNS
+from ares.config.extensions import ENGINES, ESTIMATORS, POLICY_LOSSES, REWARD_DESIGNS
 from ares.config.reward import is_function, part_name
 from ares.config.run import Config
 
@@ -20,7 +20,7 @@ def contradictions(config: Config, trains: bool = True) -> list[str]:
 
     trains: False for what only samples, as an evaluation.
     """
-    topics = (_ranges, _kl, _learner, _sampling, _second_turns, _families, _code, _functions)
+    topics = (_ranges, _kl, _learner, _sampling, _second_turns, _families, _code, _functions, _episodes)
     return [told for topic in (*topics, *([_training] if trains else [])) for told in topic(config)]
 
 
@@ -181,10 +181,13 @@ def _functions(config: Config) -> Iterator[str]:
     reward = config.reward
     alone = [name for name in reward.kinds if not is_function(name)]
     if len(reward.kinds) > 1 and alone:
-        yield f"reward.kind: {alone[0]} stands alone; math and functions of yours (path.py:function) are added"
+        yield (
+            f"reward.kind: {alone[0]} stands alone; math, environment and functions of yours (path.py:function) are "
+            "added"
+        )
     elif len(set(map(part_name, reward.kinds))) < len(reward.kinds):
         yield f"reward.kind: two of {', '.join(reward.kinds)} have the same name, and their parts need two"
-    elif reward.accuracy is None and len(reward.kinds) > 1:
+    elif reward.accuracy is None and len(reward.kinds) > 1 and "environment" not in reward.kinds:
         yield (
             "reward.accuracy: difficulty buckets, the filter and pass@k need a number in [0, 1], which a sum need not "
             f"be: name one of {', '.join(map(part_name, reward.kinds))}, the reward from which a response counts as "
@@ -198,3 +201,32 @@ def _functions(config: Config) -> Iterator[str]:
             yield f"reward.{field}: {len(values)} values for the {len(reward.kinds)} of kind"
     if not reward.adds_functions and (reward.weights is not None or reward.accuracy is not None):
         yield f"reward: weights and accuracy are for functions of yours; {reward.kind} itself says what is right"
+
+
+def _episodes(config: Config) -> Iterator[str]:
+    environment, algorithm = config.environment, config.algorithm
+    by_turn = ESTIMATORS.fact(algorithm.advantage.estimator, "by_turn")
+    if by_turn and (environment is None or environment.reward != "sum" or environment.discount < 1):
+        yield (
+            f"algorithm.advantage.estimator={algorithm.advantage.estimator} takes rewards turn by turn: it needs "
+            "environment.reward=sum, undiscounted (algorithm.advantage.gamma discounts)"
+        )
+    if environment is None:
+        if "environment" in config.reward.kinds:
+            yield "reward.kind=environment is what an environment gave: name one with environment.kind"
+        return
+    if (environment.kind == "tools") != bool(environment.tools):
+        yield "environment.tools are for environment.kind=tools, which needs at least one"
+    if environment.discount < 1 and environment.reward == "last":
+        yield "environment.discount is for environment.reward=sum"
+    if config.model.family != "causal":
+        yield f"an environment needs model.family=causal: {config.model.family} models have no episodes"
+    if config.has_second_turns or config.rollout.parts > 1:
+        yield "an environment stands in place of second turns, and rollout.parts above 1 is for single responses"
+    if algorithm.overlong.soft_punish_cache:
+        yield "algorithm.overlong.soft_punish_cache is for single responses: an episode has no length limit of its own"
+    if algorithm.advantage.estimator == "reinforce_plus_plus":
+        yield (
+            "algorithm.advantage.estimator=reinforce_plus_plus resets its returns where the environment speaks: take "
+            "grpo, rloo, remax or gae"
+        )

@@ -177,9 +177,11 @@ class Config(Strict):
 
     @property
     def longest_sequence(self) -> int:
-        """Tokens of the longest prompt and response together that may be sampled."""
+        """Tokens of the longest prompt together with all that may follow it."""
         second, answer = self.rollout.second_turn, self.rollout.max_response_length
         continued = second.max_feedback_length + answer if self.has_second_turns else 0
+        if self.environment is not None:
+            continued = self.environment.longest + (self.environment.max_turns - 1) * answer
         return self.data.max_prompt_length + answer + continued
 
     @property

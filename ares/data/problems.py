@@ -38,6 +38,10 @@ OWN = "own:"
 """Prefix of the columns of a row whose names the frame uses for something else."""
 
 
+Begin = Callable[[pd.DataFrame, Source, DataConfig], pd.DataFrame]
+"""(raw rows, their source, the settings that name their columns) → the rows that are read."""
+
+
 @dataclass(frozen=True)
 class Problems:
     """A checked data set: one row per problem, in the order of the file."""
@@ -121,28 +125,31 @@ class Problems:
 
 
 def load_train(
-    config: DataConfig, tokenizer: PreTrainedTokenizerBase, needs: Needs, vision: Vision | None = None
-) -> Problems:
+    config: DataConfig, tokenizer: PreTrainedTokenizerBase, needs: Needs, vision: Vision | None = None,
+    begin: Begin | None = None,
+) -> Problems:  # fmt: skip
     """The train set of the settings, as `load_problems` has it; of a curriculum, its levels `joined` by number."""
+
+    def load(one: Source) -> Problems:
+        return load_problems(one, config.train_split, config, tokenizer, needs, vision, config.limit, begin=begin)
+
     if config.levels:
-        sets = {
-            str(level): load_problems(one, config.train_split, config, tokenizer, needs, vision, config.limit)
-            for level, one in enumerate(config.levels)
-        }
+        sets = {str(level): load(one) for level, one in enumerate(config.levels)}
         whole = joined(sets)
         assert whole is not None
         return whole
-    return load_problems(config.train, config.train_split, config, tokenizer, needs, vision, config.limit)
+    return load(config.train)
 
 
 def load_held_out(
-    config: DataConfig, tokenizer: PreTrainedTokenizerBase, needs: Needs, vision: Vision | None = None
-) -> dict[str, Problems]:
+    config: DataConfig, tokenizer: PreTrainedTokenizerBase, needs: Needs, vision: Vision | None = None,
+    begin: Begin | None = None,
+) -> dict[str, Problems]:  # fmt: skip
     """The held-out sets of the settings by name ("": one without), each as `load_problems` has it."""
     return {
         name: load_problems(
             each.source, each.split, config.with_columns_of(each), tokenizer, needs, vision,
-            settings=f"data.validation.{name or 'NAME'}",
+            settings=f"data.validation.{name or 'NAME'}", begin=begin,
         )
         for name, each in config.held_out.items()
     }  # fmt: skip
@@ -172,14 +179,16 @@ def joined(sets: dict[str, Problems]) -> Problems | None:
 
 def load_problems(
     source: Source, split: str, config: DataConfig, tokenizer: PreTrainedTokenizerBase, needs: Needs = "answer",
-    vision: Vision | None = None, limit: int | None = None, settings: str = "data",
+    vision: Vision | None = None, limit: int | None = None, settings: str = "data", begin: Begin | None = None,
 ) -> Problems:  # fmt: skip
     """Read, check and tokenise a data set. Raises DataError naming the row and what is wrong with it.
 
     needs: what every row must have (`RewardConfig.needs`). vision: for a vision-language model. limit: rows to read.
-    settings: the prefix of the settings that name columns, for errors.
+    settings: the prefix of the settings that name columns, for errors. begin: what changes rows before they are checked
+    (an environment, which puts its first observation into their prompts).
     """
     raw = read_rows(source, split, limit=limit)
+    raw = raw if begin is None else begin(raw, source, config)
     if absent := missing_columns(raw, config, needs, settings):
         raise DataError(f"{shown(source)}: {absent[0]}")
     check_template(tokenizer, config.chat_template_kwargs)

@@ -1,10 +1,14 @@
-"""Procedural tasks of reasoning-gym as data sets: `reasoning_gym:chain_sum?size=2000&max_terms=3`.
+"""Problems that are made rather than read.
+
+    reasoning_gym:chain_sum?size=2000&max_terms=3      questions of a procedural task of reasoning-gym
+    episodes?size=2000                                 seeds alone: an environment makes a problem of each
 
 Train sets start at question 0 and held-out sets at question 1,000,000, unless their source names a seed, so they share
 no question. A row says which question it is (data_source, extra_info), so that its scorer can make it again. Not
 covered: making and scoring questions (rewards/procedural.py); questions that only look the same (data.drop_shared).
 """
 
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import pandas as pd
@@ -12,18 +16,24 @@ import pandas as pd
 from rewards.procedural import PREFIX, make_task
 
 SIZE, FIRST_HELD_OUT = 500, 1_000_000
+EPISODES = "episodes"
 
 
 def is_procedural(source: str) -> bool:
-    """Whether a source names a procedural task."""
-    return source.startswith(PREFIX)
+    """Whether a source names a procedural task, or episodes."""
+    return source.startswith(PREFIX) or source.partition("?")[0] == EPISODES
 
 
 def read_procedural(source: str, split: str, limit: int | None) -> pd.DataFrame:
-    """The first `limit` questions of a source: prompt, answer, data_source, extra_info. Raises ValueError."""
+    """The first `limit` questions of a source: prompt, answer, data_source, extra_info; of episodes id and seed.
+
+    Raises ValueError.
+    """
     name, _, query = source.partition("?")
     usual = {"size": SIZE, "seed": 0 if split == "train" else FIRST_HELD_OUT}
     settings = usual | dict(parse_qsl(query, strict_parsing=bool(query)))
+    if name == EPISODES:
+        return _episodes(settings, limit)
     opened = f"{name}?{urlencode(settings, safe=',')}"
     try:
         task = make_task(opened)
@@ -42,3 +52,11 @@ def read_procedural(source: str, split: str, limit: int | None) -> pd.DataFrame:
         },
         index=pd.RangeIndex(1, count + 1),
     )
+
+
+def _episodes(settings: dict[str, Any], limit: int | None) -> pd.DataFrame:
+    if unknown := settings.keys() - {"size", "seed"}:
+        raise ValueError(f"episodes have size and seed, no {min(unknown)!r}")
+    size, first = (int(settings[name]) for name in ("size", "seed"))
+    seeds = range(first, first + (size if limit is None else min(size, limit)))
+    return pd.DataFrame({"id": list(map(str, seeds)), "seed": list(seeds)}, index=pd.RangeIndex(1, len(seeds) + 1))

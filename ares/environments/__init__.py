@@ -5,6 +5,9 @@ phases (tasks/episodes.py), tokens (ares/data/turns.py), what an episode is wort
 """
 
 from ares.environments.environment import Answer, Environment, Episode, Reply
+from ares.environments.opening import OPENING, OpenEnvironment, begun_episode
 from ares.environments.pool import EnvironmentPool
 
-__all__ = ["Answer", "Environment", "EnvironmentPool", "Episode", "Reply"]
+__all__ = [
+    "OPENING", "Answer", "Environment", "EnvironmentPool", "Episode", "OpenEnvironment", "Reply", "begun_episode",
+]  # fmt: skip

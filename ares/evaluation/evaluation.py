@@ -23,6 +23,7 @@ from typing import Any
 from ares.config import Config, ConfigError, Override, fingerprint, load, override
 from ares.data import Problems, Vision, check_media, check_template, joined, load_held_out, load_tokenizer
 from ares.engines import end_token_ids
+from ares.environments import OpenEnvironment
 from ares.evaluation.comparison import ComparedEvaluation, measured
 from ares.evaluation.request import EvaluationRequest
 from ares.evaluation.suite_problems import load_suite, suite_of
@@ -63,6 +64,7 @@ class Evaluation(Step):
         if request.turns > 1:
             config = _with_second_turns(config, tokenizer)
         sets: list[str] = []
+        environment: OpenEnvironment | None = None
         suite: dict[str, Any] = {}
         facts: dict[str, Any] = {}
         if request.suite is not None:
@@ -73,9 +75,11 @@ class Evaluation(Step):
                 raise ConfigError("--turns 2 answers in a conversation: it needs --form instruct")
             longest = int(problems.frame["prompt_token_ids"].map(len).max())
             config = override(config, [f"data.max_prompt_length={longest}"], trains=False)
+            config = config.model_copy(update={"environment": None})  # a suite is answered in one response
             suite, facts = {"suite": request.suite, "form": form}, {"base_tests": base} if base else {}
         else:
-            problems, sets = _held_out(request, config, tokenizer)
+            environment = OpenEnvironment.of(config, tokenizer)
+            problems, sets = _held_out(request, config, tokenizer, environment)
         check_engine(config)
         check_architecture(config)
         ends, prompts = end_token_ids(config.model.location, tokenizer), problems.frame["prompt_token_ids"]
@@ -107,7 +111,7 @@ class Evaluation(Step):
         if not store.here("evaluation.json").exists():
             store.write_json("evaluation.json", description)
         identity = identity_of(config, {"train": problems.digest(), "model": weights, "graded_with": graded_with})
-        run = Run(config, store, tokenizer, problems, problems, identity, grader)
+        run = Run(config, store, tokenizer, problems, problems, identity, grader, environment=environment)
         # A run's weights are rebuilt with its own settings from its own folder; engines get the settings here.
         run.workers = made_by(read_config(weights_of) if is_run else config, weights_of if is_run else store, config)
         if is_run:
@@ -128,13 +132,16 @@ class Evaluation(Step):
         return Memo(self.run.store.directory / self.path("phases.jsonl"))
 
 
-def _held_out(request: EvaluationRequest, config: Config, tokenizer: Any) -> tuple[Problems, list[str]]:
+def _held_out(
+    request: EvaluationRequest, config: Config, tokenizer: Any, environment: OpenEnvironment | None
+) -> tuple[Problems, list[str]]:
     """The problems of the held-out sets of the settings, or of the one that --data names, and the sets' names."""
-    data, source = config.data, request.data
+    data, begin = (config.data, None) if environment is None else (environment.data, environment.begin)
+    source = request.data
     if source is not None:
         chosen = {source: data.held_out[source]} if source and source in data.held_out else source
         data = data.model_copy(update={"validation": chosen})
-    loaded = load_held_out(data, tokenizer, config.reward.needs, Vision.of(config, runs_directory()))
+    loaded = load_held_out(data, tokenizer, config.reward.needs, Vision.of(config, runs_directory()), begin)
     problems = joined({name: each.first(request.max_problems) for name, each in loaded.items()})
     if problems is None:
         raise ConfigError("There are no held-out problems in the settings: name a data set with --data, or a --suite")

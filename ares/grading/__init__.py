@@ -4,7 +4,16 @@ Covered: math answers, programs, user functions. Not covered: reward designs and
 """
 
 from ares.grading.code import check_references
-from ares.grading.grader import ID_COLUMNS, Grader, RewardError, answered, check_grades, check_scored, try_on
+from ares.grading.grader import (
+    ID_COLUMNS,
+    Grader,
+    RewardError,
+    answered,
+    check_grades,
+    check_scored,
+    try_on,
+    without_broken_episodes,
+)
 from ares.grading.graders import EXTRAS, SCORE, load_grader
 
 __all__ = [
@@ -19,4 +28,5 @@ __all__ = [
     "check_scored",
     "load_grader",
     "try_on",
+    "without_broken_episodes",
 ]

@@ -107,6 +107,19 @@ def check_grades(table: pd.DataFrame, count: int) -> None:
         )
 
 
+def without_broken_episodes(scores: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Grades without those of episodes whose environment failed: what a policy could not finish has no score."""
+    if "episode_error" not in rows:
+        return scores
+    broken = rows.loc[rows["episode_error"] != "", ["slot", "sample"]]
+    is_broken = pd.MultiIndex.from_frame(scores[["slot", "sample"]]).isin(pd.MultiIndex.from_frame(broken))
+    if is_broken.any():
+        scores = scores.copy()
+        for name in scores.columns.difference([*ID_COLUMNS, "format"]):
+            scores[name] = scores[name].where(~is_broken, None)
+    return scores
+
+
 def check_scored(rows: pd.DataFrame, limit: float, what: str) -> None:
     """Raise RewardError if no response has a score, or more than the share `limit`, of several problems, has none.
 

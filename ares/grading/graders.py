@@ -26,6 +26,8 @@ EXTRAS = "extras"
 
 Scorer = Callable[[pd.DataFrame, bool], list[FunctionScore]]
 """(rows, whether this is the very first call) -> a score for each row."""
+SUCCESS = "success"
+"""What an environment says of an episode besides its reward; also a column."""
 JUDGE = "reward.accuracy"
 """Key, among the scorers, of a function whose scores are accuracies and are not added."""
 
@@ -40,6 +42,8 @@ def load_grader(config: RewardConfig) -> Grader:
         for kind, timeout in zip(config.kinds, config.timeouts, strict=True)
     }
     accuracy = config.accuracy
+    if "environment" in config.kinds and accuracy is None:
+        accuracy = SUCCESS
     if config.kind == "reasoning_gym" and accuracy is None:
         accuracy = config.weight_of[config.kind]  # the reward of a score of 1
     if isinstance(accuracy, str):
@@ -54,6 +58,8 @@ def load_grader(config: RewardConfig) -> Grader:
 def _scorer(config: RewardConfig, kind: str, setting: str, timeout: float) -> Scorer:
     if kind == "math":
         return lambda rows, first: [FunctionScore(grade) for grade in _grades(rows, config)]
+    if kind == "environment":
+        return lambda rows, first: environment_scores(rows)
     if kind == "reasoning_gym":
         return ProceduralScorer(config.answer, timeout)
     return UserFunction(GRADERS.implementation(kind), setting, kind, timeout)
@@ -63,6 +69,17 @@ def _grades(rows: pd.DataFrame, config: RewardConfig) -> list[float]:
     """1 for each right answer, read where reward.answer says, else where the prompt asks for it."""
     where = [config.answer or asked_format(prompt) or BOXED for prompt in rows["prompt"]]
     return grade_answers(rows["response"].tolist(), rows["answer"].tolist(), where, config.computed)
+
+
+def environment_scores(rows: pd.DataFrame) -> list[FunctionScore]:
+    """reward.kind=environment: the reward of each episode, and beside it what counts as its success."""
+    told = zip(rows["episode_reward"], rows["success"], strict=True)
+    return [
+        FunctionScore(failed=True)
+        if pd.isna(reward)
+        else FunctionScore(float(reward), {SUCCESS: float(reward if pd.isna(success) else success)})
+        for reward, success in told
+    ]
 
 
 class MathGrader(Grader):

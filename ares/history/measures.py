@@ -10,6 +10,7 @@ import pandas as pd
 from algorithms.protocol import DataProto
 from ares.config import Config, ConfigError
 from ares.data import Vision, load_tokenizer
+from ares.environments import OpenEnvironment
 from ares.grading import load_grader
 from ares.runs import Run, Step, load_sets, read_config, run_files
 from ares.step import (
@@ -39,10 +40,11 @@ def open_past(name: str, runs: Path, may_differ: tuple[str, ...] = ()) -> Run:
         if not path.is_file() or file_digest(path)[:16] != known["files"].get(str(path)):
             raise StoreError(f"Run {name!r}: {path} ({setting}) changed since it was trained: put back what it was")
     tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
-    train, _ = load_sets(config, tokenizer, Vision.of(config, runs))
+    environment = OpenEnvironment.of(config, tokenizer)
+    train, _ = load_sets(config, tokenizer, Vision.of(config, runs), environment)
     if train.digest() != known["train"]:
         raise StoreError(f"Run {name!r} was trained on other problems than {train.source} has now: put them back")
-    return Run(config, store, tokenizer, train, None, "", load_grader(config.reward))
+    return Run(config, store, tokenizer, train, None, "", load_grader(config.reward), environment=environment)
 
 
 def drawn_samples(step: Step) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -19,10 +19,10 @@ import pandas as pd
 from pydantic import BaseModel
 
 from ares.config import REWARD_DESIGNS, Config, ConfigError, override, result_settings
-from ares.data import Vision, load_train
+from ares.data import Vision
 from ares.grading import answered, check_grades, load_grader
 from ares.history.measures import drawn_samples, open_past, restored_with, shape_again
-from ares.runs import Step, run_files
+from ares.runs import Step, load_sets, run_files
 from ares.step import is_second_turn, joined_rows, keep_groups, rewarded, total_reward
 from ares.store import file_digest
 
@@ -81,7 +81,7 @@ class Rescore:
             raise ConfigError(f"reward.code.design={design} weights tests by pass rates that {name} did not keep")
         self.problems = train
         if self.config.reward.needs != own.reward.needs:
-            self.problems = load_train(own.data, self.run.tokenizer, self.config.reward.needs, Vision.of(own, runs))
+            self.problems, _ = load_sets(self.config, self.run.tokenizer, Vision.of(own, runs), self.run.environment)
         self.grader = load_grader(self.config.reward)
         machine = self.grader.expect(self.problems.frame)
         files = {str(path): file_digest(path) for path in run_files(self.config)}

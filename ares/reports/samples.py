@@ -1,5 +1,6 @@
 """The samples of a step in the terminal: a table, or one sample with every part of its reward. Read-only."""
 
+import json
 import textwrap
 from collections.abc import Mapping
 from functools import lru_cache
@@ -69,16 +70,27 @@ def sample_report(name: str, step: int, problem: str, sample: int) -> str:
     row = chosen.iloc[0]
     shown = [f"{'video' if is_video(name) else 'image'}: {path_of(name)}" for name in row.get("media_references", ())]
     lines = [f"problem {problem}, sample {sample}, step {step}", *shown, ""]
-    lines += [row["prompt"].rstrip(), row["response"], ""]
+    said = [row["response"]] if "transcript" not in row else _transcript(row["transcript"])
+    lines += [row["prompt"].rstrip(), *said, ""]
     is_code = "test_outcomes" in row
     if is_code:
         lines += [*_test_lines(name, step, row), ""]
-    apart = {"id", "sample", "slot", "prompt", "response", "media_references"}
+    apart = {"id", "sample", "slot", "prompt", "response", "media_references", "transcript"}
     apart |= {"test_outcomes", "ground_truth"} if is_code else set()
     lines += [f"{key:32s} {value}" for key, value in row.items() if key not in apart]
     weights = read_config(run_store(name)).reward.weight_of
     lines += ["", reward_line(dict(row), weights)] if "reward" in row else []
     return printable("\n".join(lines))
+
+
+def _transcript(written: str) -> list[str]:
+    """An episode turn by turn; what the environment said, which is not learnt from, is set in."""
+    lines = []
+    for number, turn in enumerate(json.loads(written), 1):
+        heard = turn["heard"] if isinstance(turn["heard"], list) else [turn["heard"]]
+        lines += [f"── turn {number}", turn["said"].rstrip()]
+        lines += [textwrap.indent(each.rstrip(), "    │ ", lambda line: True) for each in heard if each]
+    return lines
 
 
 def reward_line(row: Mapping[Any, Any], weights: Mapping[str, float]) -> str:

@@ -36,6 +36,7 @@ from ares.data import (
     shown,
 )
 from ares.engines import end_token_ids, padding_id
+from ares.environments import OpenEnvironment
 from ares.grading import Grader, load_grader, try_on
 from ares.models import adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.conductor import Conductor
@@ -60,7 +61,8 @@ class Run:
 
     def __init__(self, config: Config, store: RunStore, tokenizer: PreTrainedTokenizerBase, train_set: Problems,
                  validation_set: Problems | None, identity: str, grader: Grader,
-                 drawn: str | None = None, made_by: MakeWorkers = PlainWorkers) -> None:  # fmt: skip
+                 drawn: str | None = None, made_by: MakeWorkers = PlainWorkers,
+                 environment: OpenEnvironment | None = None) -> None:  # fmt: skip
         self.config = config
         self.store = store
         self.tokenizer = tokenizer
@@ -80,6 +82,7 @@ class Run:
         """Settings of the run that this resume changes; they change rounding alone."""
         self.fork = store.fork()
         self.grader = grader
+        self.environment = environment
         self.pad_id = padding_id(tokenizer)
         self.is_trigger = _triggers(config.algorithm.entropy.trigger_tokens, tokenizer)
 
@@ -100,7 +103,7 @@ class Run:
             run._describe(digests)
             run.restore()
         except BaseException:
-            run.grader.close()
+            run.close()
             raise
         return run
 
@@ -155,7 +158,8 @@ class Run:
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
         model = check_weight_files(config.model)
         vision = Vision.of(config, runs)
-        train, validation = load_sets(config, tokenizer, vision)
+        environment = OpenEnvironment.of(config, tokenizer)
+        train, validation = load_sets(config, tokenizer, vision, environment)
         both = [problems for problems in (train, validation) if problems is not None]
         prompts = chain.from_iterable(problems.frame["prompt_token_ids"] for problems in both)
         ends = end_token_ids(config.model.location, tokenizer)
@@ -180,7 +184,7 @@ class Run:
         graded_with = grader.expect(train.frame, validation.frame if validation is not None else None)
         digests = digests_of(config, train, validation, graded_with)
         run = cls(config, store, tokenizer, train, validation, identity_of(config, digests), grader,
-                  drawn_identity(config, digests), made_by)  # fmt: skip
+                  drawn_identity(config, digests), made_by, environment)  # fmt: skip
         run.adapted = adapted_layers(model, config.model) if config.model.lora is not None else None
         if store.exists() or store.has_commits():  # commits without a run.json are refused
             run.changes = _check_same(store, config, digests, may_round)
@@ -257,6 +261,8 @@ class Run:
         if "workers" in self.__dict__:
             self.workers.close()
         self.grader.close()
+        if self.environment is not None:
+            self.environment.close()
 
     def problems(self, purpose: str) -> Problems:
         """The data set of a draw: held-out for `validation`, else the train set."""
@@ -318,11 +324,13 @@ def _triggers(path: str | None, tokenizer: PreTrainedTokenizerBase) -> Tensor | 
 
 
 def load_sets(
-    config: Config, tokenizer: PreTrainedTokenizerBase, vision: Vision | None = None
-) -> tuple[Problems, Problems | None]:
+    config: Config, tokenizer: PreTrainedTokenizerBase, vision: Vision | None = None,
+    environment: OpenEnvironment | None = None,
+) -> tuple[Problems, Problems | None]:  # fmt: skip
     """The problems that a run trains on, and those that it evaluates on. Raises DataError."""
-    train = load_train(config.data, tokenizer, config.reward.needs, vision)
-    held_out = load_held_out(config.data, tokenizer, config.reward.needs, vision)
+    data, begin = (config.data, None) if environment is None else (environment.data, environment.begin)
+    train = load_train(data, tokenizer, config.reward.needs, vision, begin)
+    held_out = load_held_out(data, tokenizer, config.reward.needs, vision, begin)
     for each in held_out.values():
         train = _told_apart(train, each, config)
     return train, joined({name: each.first(config.validation.max_prompts) for name, each in held_out.items()})

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ares.runs.run import Run
 
 logger = logging.getLogger(__name__)
-DRAWN = ("rollout", "score", "experience", "compare")
+DRAWN = ("turn", "rollout", "score", "experience", "compare")
 """Phases of the bootstrap that do not depend on settings of rewards and of the algorithm."""
 
 

@@ -5,6 +5,7 @@ state. Not covered: the order of work (flows/), what is stored where (tasks/).
 """
 
 from ares.step.collate import as_sampled, graded, readable_rows, select_rows, token_batch
+from ares.step.episodes import episode_metrics, episode_rows, episodes_so_far, next_turns, turn_rows
 from ares.step.metrics import evaluation_metrics, evaluation_table
 from ares.step.refill import FilterExhausted, Refill, keep_groups
 from ares.step.requests import asked_rows, begun_rows, continue_rows, engine_calls, requested_rows
@@ -37,6 +38,9 @@ __all__ = [
     "bootstrapped",
     "continue_rows",
     "engine_calls",
+    "episode_metrics",
+    "episode_rows",
+    "episodes_so_far",
     "evaluation_metrics",
     "evaluation_table",
     "graded",
@@ -44,6 +48,7 @@ __all__ = [
     "is_second_turn",
     "joined_rows",
     "keep_groups",
+    "next_turns",
     "readable_rows",
     "requested_rows",
     "rewarded",
@@ -53,5 +58,6 @@ __all__ = [
     "shape",
     "token_batch",
     "total_reward",
+    "turn_rows",
     "with_scores",
 ]

@@ -15,9 +15,13 @@ from torch.nn.utils.rnn import pad_sequence
 from algorithms.protocol import DataProto
 from ares.step.metrics import function_columns
 from ares.step.rewards import PART
+from ares.step.rows import SAMPLED
 from rewards.math import answer_text
 
-OF_GRADERS = ("prompt", "response", "baseline", "pass_ratio", "error_type", "test_outcomes", "trusted")
+OF_GRADERS = (
+    "prompt", "response", "baseline", "pass_ratio", "error_type", "test_outcomes", "trusted",
+    "turns", "turn_rewards", "episode_error", "transcript",
+)  # fmt: skip
 """Optional columns of graded rows that are kept."""
 OF_WHOLE_ROWS = ("canvas", "mask_seeds")
 """Tensors of masked-diffusion models that are not as wide as the responses."""
@@ -25,16 +29,18 @@ OF_WHOLE_ROWS = ("canvas", "mask_seeds")
 
 def token_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
     """Samples before grading: prompts padded left, responses padded right, uid and sample of each row, and references
-    of the media in its prompt."""
+    of the media in its prompt. An episode's response is all that follows its prompt; its response_mask has gaps where
+    the environment speaks."""
     prompts = _padded(rows["prompt_token_ids"].tolist(), pad_id, np.int64, left=True)
     responses = _padded(rows["token_ids"].tolist(), pad_id, np.int64)
     prompt_mask = _padded([np.ones(len(ids)) for ids in rows["prompt_token_ids"]], 0, np.int64, left=True)
-    response_mask = _padded([np.ones(len(ids)) for ids in rows["token_ids"]], 0, np.int64)
+    seen = _padded([np.ones(len(ids)) for ids in rows["token_ids"]], 0, np.int64)
+    response_mask = _padded(rows[SAMPLED].tolist(), 0, np.int64) if SAMPLED in rows else seen
     return DataProto.from_dict(
         tensors={
             "prompts": prompts,
             "responses": responses,
-            "attention_mask": torch.cat([prompt_mask, response_mask], 1),
+            "attention_mask": torch.cat([prompt_mask, seen], 1),
             "response_mask": response_mask,
             "engine_log_probs": _padded(rows["log_probs"].tolist(), 0.0, np.float32),
         }
@@ -66,6 +72,7 @@ def graded(batch: DataProto, rows: pd.DataFrame) -> DataProto:
             "accuracy": rows["accuracy"].to_numpy(dtype=float, na_value=np.nan).tolist(),
             "format": rows["format"].tolist(),
             "truncated": (rows["finish_reason"] == "length").tolist(),
+            "tokens": rows["tokens"].tolist(),
             **{str(name): rows[name].tolist() for name in rows if name in kept or str(name).startswith(PART)},
         }
     ).non_tensor_batch
@@ -88,8 +95,7 @@ def select_rows(parts: list[DataProto], rows: pd.DataFrame, pad_id: int) -> Data
 def readable_rows(batch: DataProto) -> pd.DataFrame:
     """One row a sample: everything known of it but the tensors."""
     columns = {name: list(values) for name, values in batch.non_tensor_batch.items()}
-    table = pd.DataFrame(columns).rename(columns={"global_id": "id", "uid": "slot"})
-    return table.assign(tokens=batch.tensor("attention_mask")[:, batch.tensor("prompts").shape[1] :].sum(1).numpy())
+    return pd.DataFrame(columns).rename(columns={"global_id": "id", "uid": "slot"})
 
 
 def _widened(batch: DataProto, prompt: int, response: int, pad_id: int) -> DataProto:

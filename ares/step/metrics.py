@@ -17,12 +17,13 @@ from algorithms.difficulty import difficulty_codes
 from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.protocol import DataProto
 from ares.grading import EXTRAS, SCORE
+from ares.step.episodes import episode_metrics
 from ares.step.rows import FEW_STEPS_SLOT, is_second_turn, scored_rows
 from sandbox import ERROR_TYPES
 
 OF_EVALUATIONS = (
     "id", "sample", "prompt", "media_references", "response", "accuracy", SCORE, "finish_reason", "pass_ratio",
-    "error_type", "test_outcomes",
+    "error_type", "test_outcomes", "turns", "episode_error", "transcript",
 )  # fmt: skip
 OF_A_FUNCTION = f"{SCORE}_"
 ENDINGS = tuple(ending for ending in ERROR_TYPES if ending != "internal_error")
@@ -33,7 +34,7 @@ def batch_metrics(batch: DataProto, rewards: np.ndarray, parts: dict[str, np.nda
     """Metrics of a shaped batch. rewards, and their parts by name: [B], NaN for none."""
     mask, scored = batch.tensor("response_mask"), ~np.isnan(rewards)
     lengths = mask.sum(1).double().numpy()
-    prompts = (batch.tensor("attention_mask").sum(1) - mask.sum(1)).double().numpy()
+    prompts = batch.tensor("attention_mask")[:, : batch.tensor("prompts").shape[1]].sum(1).double().numpy()
     valid = mask.bool() & torch.from_numpy(scored)[:, None]
     metrics = {f"reward/{name}": float(values[scored].mean()) for name, values in parts.items()}
     metrics |= _spread("critic/score", rewards[scored])
@@ -184,6 +185,7 @@ def _evaluated(rows: pd.DataFrame) -> dict[str, float]:
         "format": float(rows["format"].mean()),
         "clip_ratio": float(rows["truncated"].mean()),
     } | {f"{bucket}_share": float(np.mean(codes == code)) for code, bucket in enumerate(BUCKETS)}
+    metrics |= episode_metrics(rows)
     if SCORE in rows:
         metrics["reward"] = float(scored[SCORE].mean())
         metrics |= function_metrics(rows)

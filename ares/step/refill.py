@@ -13,6 +13,7 @@ from algorithms.filtering import informative_rows, varied_rows
 from algorithms.groups import SECOND_TURN_SLOT
 from ares.config import Config, FilterSettings
 from ares.errors import UserError
+from ares.step.episodes import episode_metrics
 from ares.step.metrics import code_metrics, count_solved, function_metrics
 from ares.step.rewards import total_reward
 from ares.step.rows import is_second_turn
@@ -81,18 +82,22 @@ class Refill:
         return trained
 
     def metrics(self) -> dict[str, float]:
-        """Metrics of everything drawn: `reward/…`, `filter/…`; of functions `rewards/…`, of programs `code/…` and
-        `second_turn/…`."""
+        """Metrics of everything drawn: `reward/…`, `filter/…`; of functions `rewards/…`, of episodes `episode/…`, of
+        programs `code/…` and `second_turn/…`."""
         rows = self._drawn_rows()
         first = rows[~is_second_turn(rows)]
         scored = first["accuracy"].notna()
-        metrics = {
-            "reward/sampled_accuracy": float(first["accuracy"].sum()) / max(int(scored.sum()), 1),
-            "reward/unscored_groups": float((scored.groupby(first["slot"]).sum() < SMALLEST_GROUP).sum()),
-            "filter/kept_share": self._useful / self.drawn,
-            "filter/rollouts": float(len(self._rows)),
-            "filter/drawn_prompts": float(self.drawn),
-        } | function_metrics(rows)
+        metrics = (
+            {
+                "reward/sampled_accuracy": float(first["accuracy"].sum()) / max(int(scored.sum()), 1),
+                "reward/unscored_groups": float((scored.groupby(first["slot"]).sum() < SMALLEST_GROUP).sum()),
+                "filter/kept_share": self._useful / self.drawn,
+                "filter/rollouts": float(len(self._rows)),
+                "filter/drawn_prompts": float(self.drawn),
+            }
+            | function_metrics(rows)
+            | episode_metrics(rows)
+        )
         if self.config.reward.judges_programs:
             metrics |= code_metrics(rows, self.slots)
             if self.config.rollout.second_turn.enabled:

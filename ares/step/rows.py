@@ -4,6 +4,7 @@ Covered: the numbers, the joins, the order of training. Not covered: rewards (ar
 (ares/step/collate.py), reading and writing (tasks/).
 """
 
+import numpy as np
 import pandas as pd
 
 from algorithms.groups import SECOND_TURN_SLOT
@@ -14,6 +15,8 @@ GREEDY = -1
 """Sample number of the greedy answer that ReMax compares with."""
 FEW_STEPS_SLOT = 500_000_000
 """Held-out samples of slot s drawn in few passes (validation.few_steps) have slot s + FEW_STEPS_SLOT."""
+SAMPLED = "sampled"
+"""Column of episodes: for each token after the prompt whether the policy sampled it (bool). Without it, it did."""
 OF_PROBLEMS = ("prompt", "answer", "prompt_token_ids", "media_references")
 
 
@@ -33,12 +36,19 @@ def sampled_rows(rollouts: list[pd.DataFrame], problems: Problems) -> pd.DataFra
 
 
 def with_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    """Samples with their grades, length (`tokens`), and whether they were cut off (`truncated`).
+    """Samples with their grades, length (`tokens`: sampled ones), and whether they were cut off (`truncated`).
 
     A sample without a row of grades is left out. Raises MergeError if one has two.
     """
-    rows = rows.assign(truncated=rows["finish_reason"] == "length", tokens=rows["token_ids"].map(len))
+    tokens = rows[SAMPLED].map(sum) if SAMPLED in rows else rows["token_ids"].map(len)
+    rows = rows.assign(truncated=rows["finish_reason"] == "length", tokens=tokens)
     return rows.merge(scores.drop(columns="id"), on=["slot", "sample"], validate="one_to_one")
+
+
+def sampled_log_probs(rows: pd.DataFrame) -> np.ndarray:
+    """The engine's log-probs of every token that was sampled, row after row: [N] float32."""
+    known = np.concatenate(rows["log_probs"].tolist())
+    return known[np.concatenate(rows[SAMPLED].tolist())] if SAMPLED in rows else known
 
 
 def joined_rows(rollouts: list[pd.DataFrame], scores: list[pd.DataFrame], problems: Problems) -> pd.DataFrame:

@@ -72,7 +72,10 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     state.difficulty.annotate(batch)
     rewards, parts = _rewards(batch, state, config)
     scored = ~np.isnan(rewards)
-    batch.batch["token_level_scores"] = _at_last_token(np.nan_to_num(rewards), batch.tensor("response_mask"))
+    scores = _at_last_token(np.nan_to_num(rewards), batch.tensor("response_mask"))
+    if ESTIMATORS.fact(config.algorithm.advantage.estimator, "by_turn"):
+        scores = at_turns(scores, batch.non_tensor_batch["turn_rewards"], batch.tensor("response_mask"))
+    batch.batch["token_level_scores"] = scores
 
     metrics = _kl(batch, state, config)
     overlong = config.algorithm.overlong
@@ -140,9 +143,22 @@ def _rewards(batch: DataProto, state: RunState, config: Config) -> tuple[np.ndar
 
 def _at_last_token(rewards: np.ndarray, mask: Tensor) -> Tensor:
     scores = torch.zeros(mask.shape)
-    last = (mask.sum(1) - 1).clamp(min=0)
+    last = (mask * torch.arange(1, mask.shape[1] + 1)).argmax(1)  # of an episode not at mask.sum(1) - 1
     scores[torch.arange(len(mask)), last] = torch.from_numpy(rewards).float()
     return scores
+
+
+def at_turns(scores: Tensor, turn_rewards: np.ndarray, mask: Tensor) -> Tensor:
+    """Scores [B, L] at the last tokens of episodes, spread: each turn's reward (NaN: none) at the turn's last token,
+    and what is left at the episode's. turn_rewards: an array for each row; mask: [B, L], with gaps between turns."""
+    ends = mask.bool() & ~torch.nn.functional.pad(mask.bool(), (0, 1))[:, 1:]
+    spread = scores.clone()
+    for row, given in enumerate(turn_rewards):
+        places = ends[row].nonzero()[:, 0]
+        rewards = torch.tensor(np.nan_to_num(np.array(given, dtype=np.float64)))[: len(places)].float()
+        spread[row, places[-1:]] -= rewards.sum()
+        spread[row, places[: len(rewards)]] += rewards
+    return spread
 
 
 def _kl(batch: DataProto, state: RunState, config: Config) -> dict[str, float]:

@@ -7,7 +7,6 @@ may live anywhere else.
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from algorithms.curriculum import Curriculum
@@ -17,7 +16,7 @@ from algorithms.kl_controllers import KLController
 from ares.config import Config
 from ares.data import Cursor, level_of
 from ares.step.rewards import observe_tests, running_pass_rates
-from ares.step.rows import is_second_turn
+from ares.step.rows import is_second_turn, sampled_log_probs
 from rewards.pass_rates import RunningPassRates
 
 
@@ -120,7 +119,7 @@ class RunState:
         return self
 
     def absorb_sampled(self, rows: pd.DataFrame, trained_slots: list[int]) -> None:
-        """Count a draw's rows (id, slot, accuracy, token_ids, log_probs), and learn from the groups not trained on.
+        """Count a draw's rows (id, slot, accuracy, tokens, log_probs), and learn from the groups not trained on.
 
         Such a group, which filtering has dropped or the batch had no room for, still sets its prompt's difficulty, and
         one that is always solved may join the skip set. Its exact entropies were not computed: the mean negative
@@ -131,7 +130,7 @@ class RunState:
         observe_tests(self.tests, rows[left & scored])
         self.counters.prompts += rows.loc[first, "slot"].nunique()
         self.counters.samples += len(rows)
-        self.counters.tokens += int(rows["token_ids"].map(len).sum())
+        self.counters.tokens += int(rows["tokens"].sum())
         self.counters.filtered_groups += rows.loc[first & left, "slot"].nunique()
         self.counters.unscored_samples += int((~scored).sum())
         if self.curriculum is not None:
@@ -141,7 +140,7 @@ class RunState:
         for _, group in rows[first & left & scored].groupby("slot", sort=True):
             name, accuracy = str(group["id"].iloc[0]), float(group["accuracy"].astype(float).mean())
             self.difficulty.difficulty_dict_train[name] = difficulty_bucket(accuracy)
-            entropy = -float(np.concatenate(group["log_probs"].tolist()).mean())
+            entropy = -float(sampled_log_probs(group).mean())
             if accuracy == 1.0 and entropy < self.difficulty.settings.drop_allpass_entropy_threshold:
                 self.difficulty.skip(name)
 

@@ -187,3 +187,46 @@ def test_degenerate_batches():
         assert all((value == 0).all() for value in result)
     one = torch.tensor([[1.0, 0.0]])
     assert adv.compute_gae_advantage_return(one, one, one, 1.0, 0.95)[0].isfinite().all()
+
+
+@st.composite
+def episodes(draw, n=4, most_turns=4):
+    """Two groups of episodes: turns of sampled tokens, gaps between them, a reward at the end of each turn."""
+    generator = torch.Generator().manual_seed(draw(seeds))
+    rows, turns = [], []
+    for _ in range(2 * n):
+        given = torch.randn(int(torch.randint(1, most_turns + 1, (1,), generator=generator)), generator=generator)
+        tokens: list[tuple[float, float]] = []
+        for reward in given.tolist():
+            tokens += [(1.0, 0.0)] * int(torch.randint(0, 3, (1,), generator=generator)) + [(1.0, reward), (0.0, 9.0)]
+        rows.append(tokens[:-1])
+        turns.append(given.tolist())
+    length = max(map(len, rows))
+    padded = torch.tensor([row + [(0.0, 7.0)] * (length - len(row)) for row in rows])
+    counts = torch.rand(2 * n, generator=generator) > draw(st.sampled_from([0.0, 0.3]))
+    return padded[..., 1], padded[..., 0], [row // n for row in range(2 * n)], counts, turns
+
+
+@quick
+@given(batch=episodes(), gamma=st.sampled_from([1.0, 0.5]))
+def test_rloo_by_turn_compares_rewards_to_go_with_the_others_that_reached_the_turn(batch, gamma):
+    rewards, mask, groups, counts, turns = batch
+    advantages, _ = adv.compute_rloo_turn_advantage(rewards, mask, groups, gamma, row_mask=counts)
+    to_go = [[sum(gamma ** (u - t) * each[u] for u in range(t, len(each))) for t in range(len(each))] for each in turns]
+    for row, own in enumerate(to_go):
+        others = [to_go[other] for other in range(len(turns)) if other != row and groups[other] == groups[row]
+                  and counts[other]]  # fmt: skip
+        expected = []
+        for turn, value in enumerate(own):
+            there = [each[turn] for each in others if len(each) > turn]
+            compared = value - (sum(there) / len(there) if there else 0.0)
+            expected.append(compared if counts[row] else 0.0)
+        ends = (mask[row] > 0) & ~(torch.nn.functional.pad(mask[row], (0, 1))[1:] > 0)
+        torch.testing.assert_close(advantages[row][ends], torch.tensor(expected), atol=1e-5, rtol=1e-5)
+        assert (advantages[row][mask[row] == 0] == 0).all()
+
+
+def test_rloo_by_turn_of_single_turns_is_rloo():
+    rewards, mask = torch.tensor([[0.0, 1.0], [3.0, 0.0], [0.0, 5.0]]), torch.tensor([[1.0, 1], [1, 0], [1, 1]])
+    expected = adv.compute_rloo_outcome_advantage(rewards, mask, [0, 0, 0])[0]
+    torch.testing.assert_close(adv.compute_rloo_turn_advantage(rewards, mask, [0, 0, 0])[0], expected)

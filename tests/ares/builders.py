@@ -88,6 +88,7 @@ def rows(
                     "token_ids": rng.integers(3, 300, length),
                     "log_probs": -rng.random(length).astype(np.float32),
                     "finish_reason": "length" if length == 8 else "stop",
+                    "tokens": length,
                     "answer": "1",
                     "accuracy": accuracy,
                     "format": 0.0,

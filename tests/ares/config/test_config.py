@@ -292,7 +292,10 @@ NO_EFFECT = {
 def test_every_setting_but_these_is_part_of_the_fingerprint() -> None:
     config = load("tiny-math")
     every = {
-        f"{section.name}.{each.name}" for section in sections(config) for each in section.settings if section.given
+        f"{section.name}.{each.name}".lstrip(".")
+        for section in sections(config)
+        for each in section.settings
+        if section.given
     }
     assert every - result_settings(config).keys() == NO_EFFECT
     assert result_settings(config).keys() <= every

@@ -24,7 +24,7 @@ class Nested:
 
 def listed(config: Config) -> dict[str, tuple[str, str, str]]:
     return {
-        f"{section.name}.{setting.name}": (setting.text, setting.allowed, setting.meaning)
+        f"{section.name}.{setting.name}".lstrip("."): (setting.text, setting.allowed, setting.meaning)
         for section in sections(config)
         for setting in section.settings
     }

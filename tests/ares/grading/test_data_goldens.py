@@ -160,7 +160,7 @@ def test_whatever_an_answer_is_the_table_of_samples_holds_it_as_text(tmp_path: P
     rows = [{"prompt": "a", "answer": each} for each in ("2", 3, ["a", 1], {"x": None}, 1e-05)]
     frame = loaded(rows, "jsonl", tmp_path).frame
     samples = frame.assign(slot=0, sample=0, token_ids=[[1]] * 5, log_probs=[[0.0]] * 5, accuracy=1.0, format=1.0,
-                           finish_reason="stop")  # fmt: skip
+                           finish_reason="stop", tokens=1)  # fmt: skip
     table = readable_rows(to_batch(samples, 0))
     assert table["ground_truth"].tolist() == ["2", "3", '["a", 1]', '{"x": null}', "0.00001"]
     table[["id", "ground_truth"]].to_parquet(tmp_path / "samples.parquet")

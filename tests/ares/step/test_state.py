@@ -106,7 +106,7 @@ def test_a_stored_state_without_a_part_is_refused(name: str) -> None:
 def sampled(*groups: tuple[str, list[float | None], float]) -> pd.DataFrame:
     """Groups of (problem, accuracies, log-prob of every token), two tokens a sample."""
     table = [
-        {"id": name, "slot": slot, "sample": sample, "accuracy": accuracy, "token_ids": [1, 2],
+        {"id": name, "slot": slot, "sample": sample, "accuracy": accuracy, "token_ids": [1, 2], "tokens": 2,
          "log_probs": [log_prob, log_prob]}
         for slot, (name, accuracies, log_prob) in enumerate(groups)
         for sample, accuracy in enumerate(accuracies)

@@ -1,0 +1,70 @@
+"""Phases of episodes: a turn of a shard's unfinished episodes, one engine call and the environments' answers; then the
+whole episodes as rows.
+
+    turn 1 ─▶ turn 2 ─▶ … ─▶ turn n ─▶ rollout             each is kept, so that a kill loses the turn in flight;
+    engine, environments                whole episodes      environments are rebuilt from the responses so far
+
+Not covered: which shards are under way (flows/draw.py), tables of turns (ares/step/episodes.py), the processes of
+environments (ares/environments).
+"""
+
+import asyncio
+
+import pandas as pd
+from pydantic import BaseModel
+
+from ares.runs import Step
+from ares.step import engine_calls, episode_rows, episodes_so_far, next_turns, turn_rows
+from ares.store import Ref
+from tasks.phase import phase
+from tasks.sampling import Draw, Rows, request_rows
+
+
+class Turn(BaseModel):
+    """A turn of a shard's episodes."""
+
+    rows: Ref
+    unfinished: int
+    """Episodes that go on."""
+
+
+async def play(step: Step, draw: Draw, label: str) -> Rows:
+    """Play a shard's episodes to their end."""
+    turns: list[Turn] = []
+    while not turns or turns[-1].unfinished:
+        turns.append(await turn(step, draw, [each.rows for each in turns], label=f"{label} {len(turns) + 1}"))
+    return await rollout(step, draw, [each.rows for each in turns], label=label)
+
+
+@phase("turn")
+async def turn(step: Step, draw: Draw, earlier: list[Ref]) -> Turn:
+    """Sample the next response of a shard's unfinished episodes and have their environments answer."""
+    store, environment = step.run.store, step.run.environment
+    assert environment is not None
+    settings, turns = environment.settings, [store.read_rows(ref) for ref in earlier]
+    asked = next_turns(request_rows(step, draw), turns)
+    parts = []
+    for part, requests, how in engine_calls(asked, draw.temperature, step.config.rollout):
+        answers = await step.run.workers.sample(draw.version, requests, how)
+        parts.append(part.reset_index(drop=True).join(answers))
+    said = pd.concat(parts).sort_values(["slot", "sample"], kind="stable").reset_index(drop=True)
+    problems = step.run.problems(draw.purpose).rows(said["id"].tolist())
+    episodes = episodes_so_far(said, problems, turns, (draw.purpose, step.number))
+    replies = await asyncio.to_thread(environment.pool.step, episodes, said["response"].tolist())
+    suffixes = [
+        environment.following(answer, ids, reason)
+        for answer, ids, reason in zip(replies, said["token_ids"], said["finish_reason"], strict=True)
+    ]
+    rows = turn_rows(said, replies, suffixes, is_last=len(turns) + 1 == settings.max_turns)
+    environment.pool.end(episode.key for episode, over in zip(episodes, rows["over"], strict=True) if over)
+    path = step.path(f"turn-{draw.purpose}-{draw.shard:04d}-{len(turns) + 1:02d}.parquet")
+    return Turn(rows=store.write_rows(path, rows), unfinished=int((~rows["over"]).sum()))
+
+
+@phase("rollout")
+async def rollout(step: Step, draw: Draw, turns: list[Ref]) -> Rows:
+    """A shard's whole episodes, as rows that graders and learner read."""
+    store, environment = step.run.store, step.config.environment
+    assert environment is not None
+    rows = episode_rows([store.read_rows(ref) for ref in turns], environment)
+    return Rows(rows=store.write_rows(step.path(f"rollout-{draw.purpose}-{draw.shard:04d}.parquet"), rows))

@@ -1,0 +1,122 @@
+"""Episodes: what each turn is asked, the row that an episode becomes, what it is worth, what is learnt from."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from algorithms.keys import derive_seed
+from ares.config import EnvironmentConfig
+from ares.environments import OPENING, Answer, Reply
+from ares.step.collate import token_batch
+from ares.step.episodes import episode_metrics, episode_reward, episode_rows, episodes_so_far, next_turns, turn_rows
+from ares.step.rows import SAMPLED, sampled_log_probs
+from ares.step.shape import _at_last_token
+
+ASKED = pd.DataFrame(
+    {"id": ["p", "p"], "slot": [3, 3], "sample": [0, 1], "prompt_token_ids": [[1, 2], [1, 2]], "seed": [10, 11]}
+)
+OPENED = json.dumps({"row": {"question": "?"}, "seed": 5, "heard": "first"})
+SETTINGS = EnvironmentConfig(kind="x.py:X", reward="sum", discount=0.5)
+
+
+def said(*token_ids: list[int], reason: str = "stop", places: tuple[int, ...] = (0, 1)) -> pd.DataFrame:
+    """The rows of ASKED at these places, with a response each."""
+    return ASKED.iloc[list(places)].assign(
+        response=[f"said {ids}" for ids in token_ids],
+        token_ids=[np.array(ids, np.int32) for ids in token_ids],
+        log_probs=[-np.array(ids, np.float32) for ids in token_ids],
+        finish_reason=reason,
+    )
+
+
+def replied(observation: str = "", **how: Any) -> Answer:
+    return Answer(Reply(observation, **how))
+
+
+FIRST = turn_rows(
+    said([20, 21], [22]),
+    [replied("go on", reward=1.0, metrics={"calls/add": 1.0}), replied(done=True, reward=4.0, success=1.0)],
+    [[7, 8, 9], []],
+    is_last=False,
+)
+"""Sample 0 goes on, sample 1 is over."""
+SECOND = turn_rows(said([30], places=(0,)), [replied(done=True, reward=2.0, success=0.0)], [[]], is_last=False)
+
+
+def test_a_turn_is_asked_of_unfinished_episodes_after_all_tokens_so_far_with_draws_of_its_own() -> None:
+    assert next_turns(ASKED, []) is ASKED
+    second = next_turns(ASKED, [FIRST])
+    assert second[["slot", "sample"]].to_numpy().tolist() == [[3, 0]]
+    assert second["prompt_token_ids"].tolist() == [[1, 2, 20, 21, 7, 8, 9]]
+    assert second["seed"].tolist() == [derive_seed(10, "turn", 1)]
+    assert ASKED["prompt_token_ids"].tolist() == [[1, 2], [1, 2]]  # nobody else's list has grown
+    assert next_turns(ASKED, [FIRST, SECOND]).empty
+
+
+def test_an_environment_can_be_rebuilt_from_what_was_said_and_the_digests_of_what_it_heard() -> None:
+    problems = pd.DataFrame({"id": ["p"], OPENING: [OPENED]})
+    (episode,) = episodes_so_far(next_turns(ASKED, [FIRST]), problems, [FIRST], ("rollout", 6))
+    assert episode.key == "rollout/6/3/0"
+    assert (episode.row, episode.seed, episode.said) == ({"question": "?"}, 5, ("said [20, 21]",))
+    reply = Reply("go on", reward=1.0, metrics={"calls/add": 1.0})
+    assert episode.heard == ("first", reply.digest())
+
+
+def test_an_episode_is_one_row_of_which_sampled_tokens_are_learnt_from() -> None:
+    rows = episode_rows([FIRST, SECOND], SETTINGS)
+    assert rows["token_ids"].map(list).tolist() == [[20, 21, 7, 8, 9, 30], [22]]
+    assert rows[SAMPLED].map(list).tolist() == [[True, True, False, False, False, True], [True]]
+    assert rows["log_probs"].map(list).tolist() == [[-20, -21, 0, 0, 0, -30], [-22]]
+    assert sampled_log_probs(rows).tolist() == [-20, -21, -30, -22]
+    assert rows["response"].tolist() == ["said [30]", "said [22]"]  # what graders see
+    assert rows["finish_reason"].tolist() == ["stop", "stop"]
+    assert rows["turns"].tolist() == [2, 1]
+    assert rows["success"].tolist() == [0.0, 1.0]
+    assert rows["episode_reward"].tolist() == [1.0 + 0.5 * 2.0, 4.0]
+    batch = token_batch(rows.assign(prompt_token_ids=[[1, 2], [1, 2]]), pad_id=0)
+    assert batch.tensor("response_mask").tolist() == [[1, 1, 0, 0, 0, 1], [1, 0, 0, 0, 0, 0]]
+    assert batch.tensor("attention_mask").tolist() == [[1] * 8, [1, 1, 1, 0, 0, 0, 0, 0]]
+    rewards = _at_last_token(np.array([2.0, 3.0]), batch.tensor("response_mask"))
+    assert torch.equal(rewards, torch.tensor([[0, 0, 0, 0, 0, 2.0], [3.0, 0, 0, 0, 0, 0]]))
+
+
+def test_an_episode_without_an_end_is_truncated_and_one_whose_environment_failed_says_why() -> None:
+    cut = turn_rows(said([20], [22]), [replied("more"), Answer(error="x.py:3: it broke")], [[7], [7]], is_last=True)
+    rows = episode_rows([cut], SETTINGS)
+    assert rows["token_ids"].map(list).tolist() == [[20], [22]]  # nothing follows the last turn
+    assert rows["finish_reason"].tolist() == ["length", "stop"]
+    assert rows["episode_error"].tolist() == ["", "x.py:3: it broke"]
+    too_long = turn_rows(said([20], [22], reason="length"), [replied(done=True)] * 2, [[], []], is_last=False)
+    assert episode_rows([too_long], SETTINGS)["finish_reason"].tolist() == ["length", "length"]
+
+
+@pytest.mark.parametrize(
+    ("how", "rewards", "worth"),
+    [
+        ({"reward": "last"}, [1.0, math.nan, 3.0], 3.0),
+        ({"reward": "last"}, [1.0, math.nan], 1.0),
+        ({"reward": "sum"}, [1.0, math.nan, 3.0], 4.0),
+        ({"reward": "sum", "discount": 0.5}, [1.0, math.nan, 3.0], 1.75),
+        ({"reward": "sum"}, [math.nan], math.nan),
+    ],
+)
+def test_an_episode_is_worth_its_last_reward_or_their_discounted_sum(how: Any, rewards: Any, worth: float) -> None:
+    assert episode_reward(rewards, EnvironmentConfig(kind="x.py:X", **how)) == pytest.approx(worth, nan_ok=True)
+
+
+def test_metrics_count_turns_observations_errors_and_what_environments_count() -> None:
+    rows = episode_rows([FIRST, SECOND], SETTINGS)
+    assert episode_metrics(rows) == {
+        "episode/turns": 1.5,
+        "episode/errors": 0.0,
+        "episode/observations_share": pytest.approx(3 / 7),
+        "episode/reward/turn-1": 2.5,
+        "episode/reward/turn-2": 2.0,
+        "episode/calls/add": 0.5,
+    }
+    assert episode_metrics(pd.DataFrame({"id": ["p"]})) == {}

@@ -1,0 +1,118 @@
+"""Runs with an environment: token-exact rows, killed at every turn, one environment that fails, wrong input."""
+
+import json
+import signal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ares.store import RunStore
+from tests.short_runs import ares, assert_same_commits, commits
+
+GAME = '''
+import random
+from ares.environments import Reply
+
+class Digits:
+    """Three rounds: name the digit. It breaks on seed 2."""
+
+    def __init__(self, rounds: int = 3) -> None:
+        self.rounds = rounds
+
+    def reset(self, row, seed):
+        self.random, self.asked, self.broken = random.Random(seed), 0, row["seed"] == 2
+        return self._ask()
+
+    def _ask(self):
+        self.digit = self.random.randrange(10)
+        return f"{self.digit}+0="
+
+    def step(self, text):
+        if self.broken and self.asked:
+            raise RuntimeError("no more digits")
+        self.asked += 1
+        right = float(str(self.digit) in text)
+        done = self.asked == self.rounds
+        return Reply("" if done else self._ask(), reward=right, done=done, metrics={"named": right})
+'''
+SETTINGS = [
+    "data.train=episodes?size=16", "data.validation=episodes?size=4", "reward.kind=environment", "reward.accuracy=2.0",
+    "environment.reward=sum", "environment.max_turns=3", "rollout.max_response_length=12", "rollout.prompts=4",
+    "rollout.n=3", "rollout.shard_prompts=2", "learner.global_batch_prompts=4", "bootstrap.n=2", "validation.n=1",
+    "algorithm.filter.enabled=false", "train.steps=2", "validation.every=2", "train.checkpoint_every=2",
+    "data.max_prompt_length=64",
+]  # fmt: skip
+FEW = ["0:turn bootstrap 0 2:before", "1:turn 0 2:after"]
+EVERY = [f"1:turn 0 {turn}:{moment}" for turn in (1, 2, 3) for moment in ("before", "after")]
+MORE = ["1:turn 1 2:inside", "1:rollout:inside", "1:score:before", "2:turn 0 3:after", "2:turn validation 1 2:before"]
+
+
+@pytest.fixture
+def game(tmp_path: Path) -> str:
+    path = tmp_path / "digits.py"
+    path.write_text(GAME)
+    return f"environment={{kind: '{path}:Digits'}}"
+
+
+def train(runs: Path, name: str, game: str, *settings: str, kill_at: str | None = None) -> int:
+    ended = ares(runs, "train", "tiny-math", game, *SETTINGS, *settings, "--run", name, kill_at=kill_at)
+    assert ended.returncode in (0, -signal.SIGKILL), ended.stdout[-2000:] + ended.stderr[-3000:]
+    return ended.returncode
+
+
+@pytest.mark.parametrize("points", [FEW, pytest.param(EVERY + MORE, marks=pytest.mark.slow)], ids=["few", "every"])
+def test_a_run_of_episodes_is_killed_between_turns_and_ends_in_the_same_bits(
+    tmp_path: Path, game: str, points: list[str]
+) -> None:
+    assert train(tmp_path, "whole", game) == 0
+    for point in points:
+        assert train(tmp_path, "killed", game, kill_at=point) == -signal.SIGKILL, point
+    assert train(tmp_path, "killed", game) == 0
+    assert_same_commits(tmp_path, "whole", "killed")
+
+    first, *_, last = commits(tmp_path, "whole")
+    assert last.metrics["episode/turns"] == pytest.approx(3, abs=0.5)
+    assert 0 < last.metrics["episode/observations_share"] < 1
+    assert "val/episode/turns" in last.metrics
+    store = RunStore(tmp_path / "whole")
+    samples = store.read_rows(first.artifacts["samples"])
+    broken = samples["episode_error"] != ""
+    assert set(samples.loc[broken, "id"]) == {"2"}
+    assert samples.loc[broken, "episode_error"].str.contains("no more digits").all()
+    assert samples.loc[broken, "accuracy"].isna().all()  # no score, and not 0
+    assert samples.loc[~broken, "turns"].eq(3).all()
+    assert [len(json.loads(each)) for each in samples["transcript"]] == samples["turns"].tolist()
+
+
+def test_what_was_sampled_is_a_prefix_of_what_is_asked_next_and_is_measured_alike(tmp_path: Path, game: str) -> None:
+    assert train(tmp_path, "run", game, "train.steps=1") == 0
+    folder = tmp_path / "run" / "steps" / "000001"
+    whole = pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("rollout-rollout-*.parquet"))])
+    turns = pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("turn-rollout-*.parquet"))])
+    for row in whole.to_dict("records"):
+        parts = turns[(turns["slot"] == row["slot"]) & (turns["sample"] == row["sample"])]
+        sampled = np.concatenate(parts["token_ids"].tolist())
+        assert row["token_ids"][row["sampled"]].tolist() == sampled.tolist()
+        assert row["log_probs"][row["sampled"]].tolist() == np.concatenate(parts["log_probs"].tolist()).tolist()
+    # The learner, which reads whole episodes at once, has the engine's log-probs of every turn.
+    assert commits(tmp_path, "run")[-1].metrics["mismatch/logprob_diff_max"] < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["environment.kind=nowhere.py:Digits"], "nowhere.py"),
+        (["environment.kind=tools"], "environment.tools"),
+        (["environment.settings={rounds: 3, sides: 6}"], "sides"),
+        (["rollout.second_turn.enabled=true", "reward.kind=code"], "second turns"),
+        (["algorithm.advantage.estimator=reinforce_plus_plus"], "reinforce_plus_plus"),
+        (["data.train=episodes?size=16&sides=6"], "sides"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(tmp_path: Path, game: str, settings: list[str], told: str) -> None:
+    ended = ares(tmp_path, "train", "tiny-math", game, *SETTINGS, *settings, "--run", "run")
+    assert ended.returncode == 2
+    assert told in ended.stderr
+    assert "Traceback" not in ended.stderr
