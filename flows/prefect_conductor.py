@@ -33,19 +33,21 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import State
 from prefect.events import emit_event
 from prefect.exceptions import Pause, TerminationSignal
-from prefect.states import Cancelled, Completed, Crashed, Failed, Pending, Running
+from prefect.states import Cancelled, Completed, Crashed, Failed, Pending, Running, Suspended
 
 from ares.runs import Conductor, Run
-from flows.alarms import Alarms
 from flows.artifacts import RunArtifacts
 from flows.prefect_client import LOOK_SECONDS, find_suspension
 from flows.run_log import OURS, LogsTab, has_ui
+from flows.watch import Standstill
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
 Request = Callable[[SyncPrefectClient], object]
 STEPS, OTHERS, END = 0, 1, 2
 """Order in which requests are sent."""
+EVENT, RESOURCE = "ares.alarm", "ares.run"
+"""What a warning of a run is to Prefect."""
 END_SECONDS = 20.0
 """How long the end of a run waits for its last records to be sent."""
 HEARTBEAT_SECONDS = 30.0
@@ -71,7 +73,7 @@ class PrefectConductor(Conductor):
         self._requests: PriorityQueue[tuple[int, int, str, Request]] = PriorityQueue()
         self._numbers = count()
         self._thread = Thread(target=copy_context().run, args=(self._send_all,), name="prefect-records", daemon=True)
-        self._alarms = Alarms(run.store.name)
+        self._standstill = Standstill()
         self._artifacts = RunArtifacts(run, self._run_id, self._send)
         self._log = _StepLog(self)
         self._beat = 0.0
@@ -115,10 +117,23 @@ class PrefectConductor(Conductor):
             return await super().phase(title, work, retries)
 
     def committed(self, run: Run) -> None:
-        """Show the step that was just committed, and check it for alarms."""
-        assert run.commit is not None
-        self._alarms.committed(run.commit)
+        """Show the step that was just committed."""
+        self._standstill.committed()
         self._artifacts.committed()
+
+    def warn(self, run: str, kind: str, text: str) -> None:
+        """Log it, and send the event that `--notify` passes on (deploy/automations.yaml)."""
+        super().warn(run, kind, text)
+        if has_ui():
+            resource = {"prefect.resource.id": f"{RESOURCE}.{run}", "prefect.resource.name": run}
+            emit_event(EVENT, resource=resource, payload={"kind": kind, "text": text})
+
+    def pause(self, text: str) -> None:
+        """Suspend the run: the UI's Resume goes on, at any time. Raises Pause."""
+        suspended: State[Any] = Suspended(message=text)
+        told = partial(SyncPrefectClient.set_flow_run_state, flow_run_id=self._run_id, state=suspended, force=True)
+        self._send("that the run is paused", told)
+        raise Pause(text, state=suspended)
 
     @contextmanager
     def _shown(self, record: Record, create: Request, set_state: Callable[..., object]) -> Iterator[None]:
@@ -212,7 +227,8 @@ class PrefectConductor(Conductor):
         """Notice a Suspend, and show that the step is alive."""
         if self._suspended is None:
             self._suspended = find_suspension(client, self._run_id)
-        self._alarms.look()
+        if (still := self._standstill.look()) is not None:
+            self.warn(self.run.store.name, "standstill", still)
         step = self._step
         if step is not None and step.id is not None and time.monotonic() - self._beat > HEARTBEAT_SECONDS:
             self._show_alive(step)

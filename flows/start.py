@@ -16,6 +16,7 @@ from ares.runs import Conductor, MakeWorkers, Run, read_config
 from ares.store import name_after, run_store, runs_directory
 from ares.workers import PlainWorkers
 from flows.train import train
+from flows.watch import Trip, rewind
 
 
 def open_run(
@@ -53,13 +54,31 @@ def held(run: Run) -> Iterator[Display]:
 
 def train_plainly(run: Run) -> dict[str, Any]:
     """Train a run in this process, without Prefect, Ray and MLflow; `ares resume` logs it to MLflow later."""
-    with held(run) as display:
-        asyncio.run(train(run, Conductor(), display.committed))
-    return display.summary()
+    while True:
+        with held(run) as display:
+            trip = asyncio.run(train(run, Conductor(), display.committed))
+        if trip is None:
+            return display.summary()
+        run = _rewound(run, trip, PlainWorkers)
 
 
-async def conduct(run: Run, last: int | None = None) -> dict[str, Any]:
+def _rewound(run: Run, trip: Trip, made_by: MakeWorkers) -> Run:
+    """The fork that a rewound run goes on as, as far as the run was to go."""
+    train = run.config.train
+    steps = [f"train.steps={train.steps}", f"train.tokens={'null' if train.tokens is None else train.tokens}"]
+    return open_run(None, steps, rewind(run, trip), made_by)
+
+
+async def conduct(run: Run, made_by: MakeWorkers, last: int | None = None) -> dict[str, Any]:
     """Train a run (to step `last`) inside a flow run."""
+    while True:
+        trip, summary = await _conduct(run, last)
+        if trip is None:
+            return summary
+        run = await asyncio.to_thread(_rewound, run, trip, made_by)
+
+
+async def _conduct(run: Run, last: int | None) -> tuple[Trip | None, dict[str, Any]]:
     from ares.reports import Reporting
     from flows.prefect_conductor import PrefectConductor
 
@@ -71,8 +90,8 @@ async def conduct(run: Run, last: int | None = None) -> dict[str, Any]:
             conductor.committed(run)
 
         run.workers.warm_up()
-        await train(run, conductor, committed, last)
-    return display.summary()
+        trip = await train(run, conductor, committed, last)
+    return trip, {} if trip else display.summary()
 
 
 async def train_in_flow(run: Run) -> dict[str, Any]:
@@ -86,7 +105,9 @@ async def train_in_flow(run: Run) -> dict[str, Any]:
     @flow(name="ares-train", flow_run_name=run.store.name, persist_result=False)
     async def ares_train(run: str) -> dict[str, Any]:
         with run_log():
-            return await conduct(opened)
+            from ares.cluster import Cluster
+
+            return await conduct(opened, Cluster)
 
     opened = run
     return await ares_train(run.store.name)
@@ -101,4 +122,4 @@ async def train_deployed(
 
     with run_log():
         check_cluster()
-        return await conduct(open_run(profile, overrides, name, Cluster), last)
+        return await conduct(open_run(profile, overrides, name, Cluster), Cluster, last)

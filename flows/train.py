@@ -18,6 +18,7 @@ from ares.reports import held_out_line, step_line
 from ares.runs import Conductor, Run, Step
 from ares.store import Ref
 from flows.draw import Ahead, Sampling, draw, held_out_shards, sample, shards_of, together
+from flows.watch import Trip, Watch
 from tasks.mismatch import check_draw, check_mismatch
 from tasks.sampling import check_graded
 from tasks.training import (
@@ -34,8 +35,8 @@ from tasks.training import (
 logger = logging.getLogger(__name__)
 
 
-async def train(run: Run, conductor: Conductor, committed: Callable[[], None], last: int | None = None) -> None:
-    """Take a run from its last commit to its last step (or to step `last`).
+async def train(run: Run, conductor: Conductor, committed: Callable[[], None], last: int | None = None) -> Trip | None:
+    """Take a run from its last commit to its last step (or to step `last`); returns the wire that rewinds it, if any.
 
     conductor: who shows, times and retries steps and phases. committed: called after each commit. The caller holds the
     run directory's lock and has restored the run's state.
@@ -44,12 +45,14 @@ async def train(run: Run, conductor: Conductor, committed: Callable[[], None], l
     last = config.train.steps if last is None else last
     begins = "begins" if run.commit is None else f"resumed after step {run.state.step} of {config.train.steps}"
     logger.info("%s %s", run.store.name, begins, extra=run.about)
-    ahead = Ahead(run, last)
+    ahead, watch, trip = Ahead(run, last), Watch(run), None
     try:
         if run.commit is None:
             await conductor.step(f"{run.store.name} bootstrap", 0, partial(bootstrap, run))
             committed()
         while run.state.step < last and not config.train.ends(run.state.step, run.state.counters.tokens):
+            if (trip := watch.look()) is not None:
+                break
             ahead.begin()
             number = run.state.step + 1
             title = f"{run.store.name} step-{number:06d}"
@@ -58,6 +61,7 @@ async def train(run: Run, conductor: Conductor, committed: Callable[[], None], l
     finally:
         ahead.end()
     logger.info("%s ended after step %d of %d", run.store.name, run.state.step, config.train.steps, extra=run.about)
+    return trip
 
 
 async def bootstrap(run: Run) -> None:

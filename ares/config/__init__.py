@@ -36,7 +36,7 @@ from ares.config.profiles import (
 )
 from ares.config.reward import CodeConfig, Needs, part_name
 from ares.config.rollout import DiffusionConfig, RolloutConfig, SecondTurnConfig, VllmConfig
-from ares.config.run import Config, LearnerConfig, ModelConfig, RewardConfig, TrackingConfig
+from ares.config.run import Config, LearnerConfig, ModelConfig, RewardConfig, TrackingConfig, WatchConfig
 from ares.config.strict import ConfigError, explain, nearest, reason
 from ares.config.yaml_files import read_yaml
 
@@ -45,7 +45,7 @@ __all__ = [
     "TEMPLATE_LENGTH", "TRACKERS", "CodeConfig", "Config", "ConfigError", "DataConfig", "DiffusionConfig",
     "EnvironmentConfig", "FilterSettings", "KLConfig", "LearnerConfig", "ModelConfig", "Needs", "Override", "PerBucket",
     "RewardConfig", "RolloutConfig", "SecondTurnConfig", "Section", "Source", "Strict", "TrackingConfig", "VllmConfig",
-    "absent_model", "changes_only_rounding", "commented", "defaults", "differences", "explain", "extension_files",
-    "fingerprint", "from_dict", "is_there", "load", "load_reference", "location", "matches", "nearest", "override",
-    "part_name", "profile_names", "read_yaml", "reason", "result_settings", "sections",
+    "WatchConfig", "absent_model", "changes_only_rounding", "commented", "defaults", "differences", "explain",
+    "extension_files", "fingerprint", "from_dict", "is_there", "load", "load_reference", "location", "matches",
+    "nearest", "override", "part_name", "profile_names", "read_yaml", "reason", "result_settings", "sections",
 ]  # fmt: skip

@@ -127,6 +127,8 @@ def _resolve(settings: dict[str, Any], overrides: list[Override] | None, source:
         raise ConfigError(f"{source}: {error}") from error
     if wrong := contradictions(config, trains):
         raise ConfigError(f"{source}: " + "; ".join(wrong))
+    for changes in config.watch.overrides:
+        _resolve(config.model_dump(mode="json"), ["watch.remedies=[]", *changes], "watch.remedies", trains)
     return config
 
 

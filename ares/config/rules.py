@@ -20,7 +20,7 @@ def contradictions(config: Config, trains: bool = True) -> list[str]:
 
     trains: False for what only samples, as an evaluation.
     """
-    topics = (_ranges, _kl, _learner, _sampling, _second_turns, _families, _code, _functions, _episodes)
+    topics = (_ranges, _watch, _kl, _learner, _sampling, _second_turns, _families, _code, _functions, _episodes)
     return [told for topic in (*topics, *([_training] if trains else [])) for told in topic(config)]
 
 
@@ -43,6 +43,11 @@ def _ranges(config: Config) -> Iterator[str]:
     cache, limit = config.algorithm.overlong.soft_punish_cache, config.rollout.max_response_length
     if cache > limit:
         yield f"algorithm.overlong.soft_punish_cache ({cache}) is longer than rollout.max_response_length ({limit})"
+
+
+def _watch(config: Config) -> Iterator[str]:
+    if config.rollout.max_staleness and any(wire.action == "rewind" for wire in config.watch.wires.values()):
+        yield "watch: a run with rollout.max_staleness cannot be forked, so that nothing can rewind it: action=pause"
 
 
 def _kl(config: Config) -> Iterator[str]:

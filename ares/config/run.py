@@ -4,6 +4,7 @@ Covered: every setting, and which of them change results. Not covered: what comb
 (ares/config/rules.py), where settings come from (ares/config/profiles.py).
 """
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -159,6 +160,51 @@ class TrackingConfig(Strict):
     """Tags of the MLflow run."""
 
 
+class Wire(Strict):
+    """One bound."""
+
+    limit: float = Field(json_schema_extra=NO_EFFECT)
+    """What the metric may not pass."""
+    steps: int = Field(1, ge=1, le=1000, json_schema_extra=NO_EFFECT)
+    """Steps in a row beyond the limit that trip the wire."""
+    action: Literal["warn", "pause", "rewind"] = Field("warn", json_schema_extra=NO_EFFECT)
+    """warn: in the log, and to `ares up --notify`, once until the metric is back. pause: the run ends; `ares resume`
+    goes on. rewind: the run goes back, and on as a fork with the first of `remedies`; pause if there is none."""
+
+
+class WatchConfig(Strict):
+    """What a run does about itself. These settings may be changed by a resume."""
+
+    entropy_below: Wire | None = Field(None, json_schema_extra=NO_EFFECT)
+    """entropy/mean (nats a token)."""
+    mismatch_above: Wire | None = Field(None, json_schema_extra=NO_EFFECT)
+    """mismatch/logprob_diff_mean (nats a token)."""
+    kept_below: Wire | None = Field(Wire(limit=0.1), json_schema_extra=NO_EFFECT)
+    """filter/kept_share."""
+    unscored_above: Wire | None = Field(None, json_schema_extra=NO_EFFECT)
+    """reward/unscored (samples of a batch)."""
+    kl_above: Wire | None = Field(Wire(limit=1.0), json_schema_extra=NO_EFFECT)
+    """critic/kl (nats a token)."""
+    truncated_above: Wire | None = Field(None, json_schema_extra=NO_EFFECT)
+    """response_length/clip_ratio."""
+    margin: int = Field(2, ge=0, le=MOST_STEPS, json_schema_extra=NO_EFFECT)
+    """A rewind goes this many steps further back than the last one within the limit: damage shows late."""
+    remedies: list[dict[str, Any]] = Field([], json_schema_extra=NO_EFFECT)
+    """Settings of each rewind's fork, as [{learner.lr: 1.0e-4}, {learner.lr: 1.0e-5}]; as many rewinds as remedies,
+    since the same one would end the same way."""
+
+    @property
+    def wires(self) -> dict[str, Wire]:
+        """Those that are set, by name."""
+        every = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: wire for name, wire in every.items() if isinstance(wire, Wire)}
+
+    @property
+    def overrides(self) -> list[list[str]]:
+        """Each remedy as overrides."""
+        return [[f"{setting}={json.dumps(value)}" for setting, value in remedy.items()] for remedy in self.remedies]
+
+
 class Config(Strict):
     """One training run, whole."""
 
@@ -173,6 +219,7 @@ class Config(Strict):
     learner: LearnerConfig = LearnerConfig()
     validation: ValidationConfig = ValidationConfig()
     train: TrainConfig = TrainConfig()
+    watch: WatchConfig = WatchConfig()
     tracking: TrackingConfig = TrackingConfig()
 
     @property

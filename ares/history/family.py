@@ -50,7 +50,8 @@ def _member(name: str, parent: RunStore | None, forks: dict[str, Fork | None], r
         member.ended = "deleted: what its forks share is still there, how they differ from it is not known"
     else:
         try:
-            member.ended, member.events = _ended(store), _events(store)
+            is_rewound = any(of is not None and of.run == name and of.why for of in forks.values())
+            member.ended, member.events = _ended(store, is_rewound), _events(store)
             if parent is not None:
                 member.settings = differences(read_config(parent), read_config(store))
         except StoreError as error:
@@ -66,9 +67,12 @@ def _version(fork: Fork | None) -> int:
     return fork.version if fork is not None else 0
 
 
-def _ended(store: RunStore) -> str:
+def _ended(store: RunStore, is_rewound: bool) -> str:
     """State, last step, last held-out accuracy."""
     status = run_status(store.name, store.directory.parent)
+    if status["state"] == "stopped":
+        is_paused = any(pause["step"] == status["step"] for pause in store.read_run().get("pauses", []))
+        status["state"] = "rewound" if is_rewound else "paused" if is_paused else "stopped"
     told = f"{status['state']} at step {status['step']}"
     told += "" if status["state"] == "finished" else f" of {status['steps']}"
     if status["evaluations"]:

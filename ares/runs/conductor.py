@@ -8,10 +8,16 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from ares.errors import UserError
+
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
 RETRY_SECONDS = 2.0
 """Between a phase's failure and its next attempt: a grader's service may have been restarted by then."""
+
+
+class RunPaused(UserError, RuntimeError):
+    """A trip-wire has ended the run until a person resumes it."""
 
 
 class Conductor:
@@ -32,3 +38,11 @@ class Conductor:
                 logger.warning("%s failed and is tried again (%d of %d): %s", title, attempt + 1, retries, error)
                 await asyncio.sleep(RETRY_SECONDS)
         return await work()
+
+    def warn(self, run: str, kind: str, text: str) -> None:
+        """Tell people of something in a run that they should look at."""
+        logger.warning("%s: %s", run, text)
+
+    def pause(self, text: str) -> None:
+        """End the run until a person resumes it. Raises RunPaused."""
+        raise RunPaused(text)

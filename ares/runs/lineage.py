@@ -59,11 +59,13 @@ class _Place:
         return [each for each in kept if not any("-validation-" in ref.path for ref in each.refs())]
 
 
-def fork(source: str, at: int, phase: str | None, overrides: list[str], name: str, runs: Path) -> list[str]:
+def fork(
+    source: str, at: int, phase: str | None, overrides: list[str], name: str, runs: Path, why: str = ""
+) -> list[str]:
     """Create run `name` from `source`; returns the settings in which they differ, as `field: before → after`.
 
     at: the last step that is shared, or with `phase` the step of which the phases up to this one are shared.
-    Raises ConfigError or StoreError, and then leaves nothing behind.
+    why: what made a run fork itself. Raises ConfigError or StoreError, and then leaves nothing behind.
     """
     parent, target = run_store(source, runs), run_store(name, runs)
     place = _Place(parent, read_config(parent), at, phase)
@@ -77,7 +79,7 @@ def fork(source: str, at: int, phase: str | None, overrides: list[str], name: st
     run, digests = Run.check(config, name, runs)
     try:
         _check_past(place, run, digests)
-        _write_fork(place, run, digests)
+        _write_fork(place, run, digests, why)
     finally:
         run.close()
     return differences(place.before, config)
@@ -134,7 +136,7 @@ def _check_past(place: _Place, run: Run, digests: dict[str, Any]) -> None:
     check_fork(place.before, run.config, changed_files(run.config, known, digests), place.at, place.phase)
 
 
-def _write_fork(place: _Place, run: Run, digests: dict[str, Any]) -> None:
+def _write_fork(place: _Place, run: Run, digests: dict[str, Any], why: str) -> None:
     """Put the new run's directory together from what is shared, completely or not at all."""
     parent, directory = place.parent, run.store.directory
     # Deleted as a whole if anything fails.
@@ -156,6 +158,7 @@ def _write_fork(place: _Place, run: Run, digests: dict[str, Any]) -> None:
             version=place.version,
             commit=parent.read_commit(place.version).digest(),
             checkpoint=_checkpoint(place, target),
+            why=why,
         )
         target.flush()
         target.write_run(

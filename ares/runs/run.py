@@ -21,7 +21,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from algorithms.entropy import trigger_vocabulary
-from ares.config import Config, ConfigError, changes_only_rounding, differences, fingerprint, from_dict
+from ares.config import Config, ConfigError, changes_only_rounding, differences, fingerprint, from_dict, override
 from ares.data import (
     DataError,
     Problems,
@@ -42,7 +42,7 @@ from ares.models import adapted_layers, check_architecture, check_vocabulary, ch
 from ares.runs.conductor import Conductor
 from ares.runs.digests import check_same, digests_of
 from ares.runs.doctor import describe_machine, with_this_machine
-from ares.runs.phase_settings import bootstrap_settings
+from ares.runs.phase_settings import bootstrap_settings, check_fork
 from ares.runs.progress import Progress
 from ares.runs.step import Step, sampled_version
 from ares.step import RunState
@@ -185,6 +185,8 @@ class Run:
         digests = digests_of(config, train, validation, graded_with)
         run = cls(config, store, tokenizer, train, validation, identity_of(config, digests), grader,
                   drawn_identity(config, digests), made_by, environment)  # fmt: skip
+        for changes in config.watch.overrides:
+            check_fork(config, override(config, changes), {}, 1, None)
         run.adapted = adapted_layers(model, config.model) if config.model.lora is not None else None
         if store.exists() or store.has_commits():  # commits without a run.json are refused
             run.changes = _check_same(store, config, digests, may_round)

@@ -67,7 +67,7 @@ def completed(server: "LocalServer | None", flow: Callable[[], Coroutine[Any, An
     import asyncio
 
     import httpx
-    from prefect.exceptions import TerminationSignal
+    from prefect.exceptions import Pause, TerminationSignal
 
     with server.connected() if server else nullcontext():
         # The command reports an error once; Prefect's own records of it go where all logs go.
@@ -78,6 +78,9 @@ def completed(server: "LocalServer | None", flow: Callable[[], Coroutine[Any, An
         except (KeyboardInterrupt, TerminationSignal, SystemExit):  # Prefect turns SIGTERM into one of the last two
             errors.print(f"stopped; {kept}")
             raise typer.Exit(130) from None
+        except Pause as paused:
+            errors.print(str(paused) or f"suspended; {kept}", markup=False)
+            raise typer.Exit(2) from None
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__  # a timeout has no text
             raise ServerLost(f"Prefect's server is away ({reason}), it does not know how this ended; {kept}") from error

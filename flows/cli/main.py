@@ -231,7 +231,7 @@ def _train(
         opened = open_run(profile, overrides, run, config=config)
         keep_in(opened.store.directory)
         try:
-            train_plainly(opened)
+            ended = train_plainly(opened)
         except KeyboardInterrupt:
             errors.print(f"stopped; {resumes}")
             raise typer.Exit(130) from None
@@ -246,8 +246,8 @@ def _train(
             check_cluster()
             opened = open_run(profile, overrides, run, Cluster, config)
             keep_in(opened.store.directory)
-            completed(server, partial(train_in_flow, opened), resumes)
-    next_step(f"ares eval {opened.store.name}, or ares inspect {opened.store.name} --step 1")
+            ended = completed(server, partial(train_in_flow, opened), resumes)
+    next_step(f"ares eval {ended['run']}, or ares inspect {ended['run']} --step 1")
 
 
 def main() -> None:

@@ -60,7 +60,9 @@ def other_value(path: tuple[str, ...], box: dict[str, Any]) -> Any:
         return value + 1
     if isinstance(value, float):
         return 0.9 * value
-    return (True if is_switch(box) else EXAMPLES[box["type"]]) if value is None else value
+    if value is not None:
+        return value
+    return True if is_switch(box) else box["enum"][-1] if "enum" in box else EXAMPLES[box["type"]]
 
 
 def on_the_form(box: dict[str, Any], value: Any) -> Any:

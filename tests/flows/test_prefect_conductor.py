@@ -187,6 +187,28 @@ def test_a_suspended_run_leaves_at_its_next_step_or_phase_and_may_be_resumed_for
     assert state.state_details.pause_reschedule
 
 
+def test_a_run_that_pauses_itself_is_suspended_and_its_warnings_are_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, str]] = []
+    monkeypatch.setattr(prefect_conductor, "has_ui", lambda: True)
+    monkeypatch.setattr(
+        prefect_conductor, "emit_event", lambda event, resource, payload: told.append((event, payload["text"]))
+    )
+    made: list[UUID] = []
+
+    async def body(conductor: PrefectConductor) -> None:
+        made.append(UUID(str(runtime.flow_run.id)))
+        conductor.warn("first", "kl_above", "step 9: KL 3")
+        conductor.pause("first is paused")
+
+    with pytest.raises(Pause, match="first is paused"):
+        within_a_flow(body)
+    with get_client(sync_client=True) as client:
+        state = client.read_flow_run(made[0]).state
+    assert state is not None
+    assert (state.name, state.message, state.state_details.pause_timeout) == ("Suspended", "first is paused", None)
+    assert (prefect_conductor.EVENT, "step 9: KL 3") in told
+
+
 def test_a_suspended_ablation_is_ended_and_may_be_resumed_for_ever() -> None:
     """It expired after 300 s, while its children were still training."""
     made: list[UUID] = []

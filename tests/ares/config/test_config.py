@@ -286,6 +286,9 @@ NO_EFFECT = {
     "rollout.vllm.cpu_cache_gib", "rollout.vllm.gpu_memory", "rollout.max_mismatch", "rollout.placement",
     "learner.offload_optimizer",
     "reward.code.provider", "reward.code.workers", "reward.code.min_isolation",
+    "watch.entropy_below", "watch.mismatch_above", "watch.unscored_above", "watch.truncated_above", "watch.margin",
+    "watch.remedies", *(f"watch.{wire}.{name}" for wire in ("kept_below", "kl_above")
+                        for name in ("limit", "steps", "action")),
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from prefect.events.worker import EventsWorker
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Failed, Running
 
-from flows.alarms import EVENT, RESOURCE
+from flows.prefect_conductor import EVENT, RESOURCE
 from flows.servers.deployment import AUTOMATIONS, BLOCK, register_automations
 from tests.prefect_server import whole_server
 

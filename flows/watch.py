@@ -1,0 +1,137 @@
+"""A run that watches itself: its trip-wires (`watch:` in a profile), and a standstill.
+
+    step     1   2   3   4   5   6        kl_above: {limit: .2, steps: 2, action: rewind}, margin: 1
+    KL      .0  .0  .1  .1  .3  .4
+                     ╰─ fork ─╯  ╰─ trips: beyond the limit in 2 steps, 4 was the last within it, 1 more is 3
+
+What trips is read from commits alone, so a run that was killed after one does what it would have done. A run that is
+rewound ends; the fork is named after it, which is how a resume finds it and goes on there. Not covered: dead processes
+(their heartbeats end, and they are marked as crashed); graders and engines that fail (they end the run).
+"""
+
+import json
+import logging
+import re
+import time
+from collections import deque
+from dataclasses import dataclass
+from statistics import median
+
+from ares.config import WatchConfig
+from ares.runs import Run, fork
+from ares.store import Commit, run_store
+
+logger = logging.getLogger(__name__)
+METRICS = {
+    "entropy_below": "entropy/mean", "mismatch_above": "mismatch/logprob_diff_mean",
+    "kept_below": "filter/kept_share", "unscored_above": "reward/unscored", "kl_above": "critic/kl",
+    "truncated_above": "response_length/clip_ratio",
+}  # fmt: skip
+RECENT, FEWEST = 20, 5
+"""Steps that a standstill is compared with, at most and at least."""
+STILL_FACTOR, STILL_LEAST = 10.0, 600.0
+"""Of their median; seconds."""
+
+
+@dataclass(frozen=True)
+class Trip:
+    """A wire that a step has tripped."""
+
+    wire: str
+    action: str
+    why: str
+    sound: int
+    """The step that a rewind goes back to."""
+
+
+def find_trips(watch: WatchConfig, commits: list[Commit]) -> list[Trip]:
+    """What the last of these commits trips: wires whose limit was passed in exactly `steps` steps in a row until it.
+
+    One more step beyond it trips nothing, so each excursion trips once.
+    """
+    trips = []
+    for name, wire in watch.wires.items():
+        values = [commit.metrics.get(METRICS[name]) for commit in reversed(commits)]
+        sign = -1 if name.endswith("_below") else 1
+        is_beyond = [value is not None and sign * (value - wire.limit) > 0 for value in values]
+        if [*is_beyond, False].index(False) == wire.steps:
+            last = commits[-1].step
+            action = "pause" if wire.action == "rewind" and not watch.remedies else wire.action
+            how_long = f" for {wire.steps} steps" if wire.steps > 1 else ""
+            side = "below" if sign < 0 else "above"
+            why = f"step {last}: {METRICS[name]} {values[0]:.3g} is {side} {wire.limit:g}{how_long}"
+            trips.append(Trip(name, action, why, max(last - wire.steps - watch.margin, 0)))
+    return trips
+
+
+class Watch:
+    """The wires of one execution of a run."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._longest = max((wire.steps for wire in run.config.watch.wires.values()), default=0) + 1
+
+    def look(self) -> Trip | None:
+        """Act on what the last commit trips. Returns a rewind; raises what the conductor pauses a run with."""
+        run, began = self.run, 0 if self.run.fork is None else self.run.fork.version + 1
+        last = run.state.step
+        own = [run.store.read_commit(step) for step in range(max(began, last + 1 - self._longest), last + 1)]
+        trips = {trip.action: trip for trip in reversed(find_trips(run.config.watch, own))} if own else {}
+        if "warn" in trips:
+            run.conductor.warn(run.store.name, trips["warn"].wire, trips["warn"].why)
+        if "rewind" in trips:
+            return trips["rewind"]
+        if "pause" in trips:
+            self._pause(trips["pause"])
+        return None
+
+    def _pause(self, trip: Trip) -> None:
+        """Note a pause and end the run, unless it is noted: then it was resumed, by a person who has looked."""
+        store, step = self.run.store, self.run.state.step
+        described = store.read_run()
+        pauses = described.get("pauses", [])
+        if any(pause["step"] == step for pause in pauses):
+            return
+        store.write_run(described | {"pauses": [*pauses, {"step": step, "why": trip.why}]})
+        self.run.conductor.warn(store.name, trip.wire, trip.why)
+        self.run.conductor.pause(
+            f"{store.name} is paused. {trip.why[0].upper()}{trip.why[1:]} (watch.{trip.wire}). Look at it with "
+            f"`ares inspect {store.name} --step {step}`; `ares resume {store.name}` goes on"
+        )
+
+
+def rewind(run: Run, trip: Trip) -> str:
+    """The name of the fork that a rewound run goes on as, made if it is not there. Raises ConfigError or StoreError."""
+    name, runs = run.store.name, run.store.directory.parent
+    changes, left = run.config.watch.overrides[0], run.config.watch.remedies[1:]
+    found = re.fullmatch(r"(.+)-rewind-(\d+)", name)
+    target = f"{found[1]}-rewind-{int(found[2]) + 1}" if found else f"{name}-rewind-1"
+    at = max(trip.sound, run.fork.version if run.fork is not None else 0)
+    logger.warning("%s: %s: back to step %d, and on as %s with %s", name, trip.why, at, target, ", ".join(changes))
+    made = run_store(target, runs).fork()
+    if made is None or (made.run, made.at, made.why) != (name, at, trip.why):
+        fork(name, at, None, [*changes, f"watch.remedies={json.dumps(left)}"], target, runs, trip.why)
+    return target
+
+
+class Standstill:
+    """Notices that a run takes far longer for a step than it did."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self._took: deque[float] = deque(maxlen=RECENT)
+        self._is_told = False
+
+    def committed(self) -> None:
+        """A step was committed."""
+        now = time.monotonic()
+        self._took.append(now - self._since)
+        self._since, self._is_told = now, False
+
+    def look(self) -> str | None:
+        """What to say if it stands still, once. Called every second or so, from another thread."""
+        silent, took = time.monotonic() - self._since, list(self._took)
+        if self._is_told or len(took) < FEWEST or silent <= max(STILL_LEAST, STILL_FACTOR * median(took)):
+            return None
+        self._is_told = True
+        return f"no step for {silent:.0f} s, where one took {median(took):.0f} s"
