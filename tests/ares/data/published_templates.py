@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 FOLDER = Path(__file__).parent / "templates"
@@ -17,6 +17,9 @@ TEXT = [
     'user assistant system tool model {"name": "look_up", "arguments": {"word": "être"}} Zürich 日本語 🙂',
     "User: Assistant: [INST] [/INST] <|user|> <|assistant|> observation tool_response\n\n",
 ]
+
+WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+"""What tokens do not cross in Llama-3 and Qwen."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class Published:
     """As what results of tools are shown."""
     opening: str = ""
     """What only the last answer begins with."""
+    spaces: tuple[str, str] = ("", "")
+    """What is written before and after an answer and not asked for."""
     has_system: bool = True
     swallows: bool = False
     """Special tokens take in the spaces that follow them."""
@@ -47,6 +52,7 @@ LLAMA = "<|eot_id|> <|start_header_id|> <|end_header_id|> <|begin_of_text|> <|en
 MISTRAL = (
     "</s> <s> <unk> [INST] [/INST] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_CALLS] [TOOL_RESULTS] [/TOOL_RESULTS]"
 )
+GLM = "<|user|> <|assistant|> <|observation|> <|system|> [gMASK] <sop> <|endoftext|>"
 GEMMA = "<end_of_turn> <start_of_turn> <bos> <eos> <pad>"
 DEEPSEEK = (
     "<｜User｜> <｜Assistant｜> <think> </think> <｜tool▁calls▁begin｜> <｜tool▁calls▁end｜> <｜tool▁call▁begin｜> "
@@ -61,16 +67,18 @@ PUBLISHED = {
     "chatml": Published(IM, tools="tool"),
     "qwen25": Published(IM, added="<tool_call> </tool_call>", tools="tool"),
     "qwen3": Published(IM, added=QWEN_ADDED, tools="tool"),
-    "llama2": Published("</s> <s> <unk>", "<s>", "legacy"),
+    "llama2": Published("</s> <s> <unk>", "<s>", "legacy", spaces=(" ", " ")),
     "llama3": Published(LLAMA, "<|begin_of_text|>", tools="tool"),
     "llama31": Published(LLAMA, "<|begin_of_text|>", tools="tool"),
     "mistral_v1": Published("</s> <s> <unk>", "<s>", "legacy", has_system=False),
-    "mistral_v3": Published(MISTRAL, "<s>", "pieces", tools="tool", has_system=False),
+    "mistral_v3": Published(MISTRAL, "<s>", "pieces", tools="tool", has_system=False, spaces=(" ", "")),
     "mistral_nemo": Published(MISTRAL, "<s>", tools="tool", has_system=False),
     "smollm2": Published(IM, tools="tool"),
     "smollm3": Published(IM, added=QWEN_ADDED, tools="tool"),
-    "glm4": Published("<|user|> <|assistant|> <|observation|> <|system|> [gMASK] <sop> <|endoftext|>", tools="tool"),
-    "deepseek_v2": Published(SENTENCE, "<｜begin▁of▁sentence｜>"),
+    "glm4": Published(
+        "<|user|> <|assistant|> <|observation|> <|system|> [gMASK] <sop> <|endoftext|>", tools="tool", spaces=("\n", "")
+    ),
+    "deepseek_v2": Published(SENTENCE, "<｜begin▁of▁sentence｜>", spaces=(" ", "")),
     "deepseek_v3": Published(SENTENCE, "<｜begin▁of▁sentence｜>", added=DEEPSEEK, tools="tool"),
     "deepseek_r1": Published(SENTENCE, "<｜begin▁of▁sentence｜>", added=DEEPSEEK, tools="tool", opening="<think>"),
     "phi3": Published(
@@ -108,26 +116,27 @@ def published(name: str) -> PreTrainedTokenizerBase:
 
 @functools.cache
 def _core(kind: str) -> str:
-    """A tokenizer without special tokens: of bytes (GPT-2), or of pieces (SentencePiece), whose texts begin with a
-    space at the first place alone (`pieces`), after every special token (`legacy`) or never (`unprefixed`)."""
+    """A tokenizer without special tokens: of bytes (GPT-2), or of pieces (SentencePiece) that put a space before every
+    text (`pieces`), also after every special token (`legacy`), or before none (`unprefixed`)."""
     if kind == "bytes":
         core = Tokenizer(models.BPE())
-        core.pre_tokenizer, core.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-        alphabet = pre_tokenizers.ByteLevel.alphabet()
-    else:
-        core = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
-        alphabet = [f"<0x{byte:02X}>" for byte in range(256)]
-        after: list[decoders.Decoder] = []
-        if kind == "pieces":
-            core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
-        else:
-            steps = [normalizers.Prepend("▁")] if kind == "legacy" else []
-            core.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
-        after = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
-        core.decoder = decoders.Sequence(after + ([] if kind == "unprefixed" else [decoders.Strip(" ", 1, 0)]))
-    if kind == "bytes":
-        trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
-    else:
-        trainer = trainers.BpeTrainer(vocab_size=600, special_tokens=["<unk>", *alphabet], show_progress=False)
+        words = pre_tokenizers.Split(Regex(WORDS), "isolated")
+        levels = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        core.pre_tokenizer, core.decoder = pre_tokenizers.Sequence([words, levels]), decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=levels.alphabet(), show_progress=False)
+        core.train_from_iterator(TEXT, trainer)
+        return str(core.to_str())
+    core = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    alphabet = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    trainer = trainers.BpeTrainer(vocab_size=600, special_tokens=alphabet, show_progress=False)
     core.train_from_iterator(TEXT, trainer)
-    return json.dumps(json.loads(core.to_str()) | {"added_tokens": []})  # the trainer's: bytes, which are ordinary
+    if kind == "pieces":
+        core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    else:
+        steps = [normalizers.Prepend("▁")] if kind == "legacy" else []
+        core.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
+        core.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    strip = [] if kind == "unprefixed" else [decoders.Strip(" ", 1, 0)]
+    core.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
+    return json.dumps(json.loads(core.to_str()) | {"added_tokens": []})  # the trainer's, which are ordinary
