@@ -107,7 +107,8 @@ class Confinement:
         for is_checker in (False, True):  # here once, for all later forks
             # A checker may signal nobody, a candidate only itself: process 1 of its PID namespace, if it has one.
             pid = None if is_checker else 1 if self.pids is not None else seccomp.ANY_PID
-            self._filters[is_checker] = seccomp.build_filter(pid, may_receive_fds=is_checker)
+            has_files = "root" in self.applied and not is_checker
+            self._filters[is_checker] = seccomp.build_filter(pid, may_receive_fds=is_checker, has_files=has_files)
         error = _try_in_child(lambda: seccomp.install(self._filters[False]))
         if error:
             raise OSError(error, os.strerror(error), "seccomp")
@@ -137,7 +138,7 @@ class Confinement:
     def prepare_candidate(self) -> None:
         """Called by the zygote before it forks a candidate: an empty /tmp and a PID namespace of its own."""
         if "root" in self.applied:
-            if namespaces.renew_tmp() and self._rulesets:
+            if namespaces.renew_tmp(belongs_to_candidates=self.uids is None) and self._rulesets:
                 self._rulesets[False].close()
                 self._rulesets[False] = landlock.Ruleset(self._readable, ["/tmp"])
             os.utime("/tmp", (0, 0))  # its change time would reveal whether the candidate before wrote to it

@@ -73,21 +73,22 @@ def unmount(target: str) -> None:
     _check(libc.umount2(os.fsencode(target), MNT_DETACH), f"umount {target}")
 
 
-def make_read_only(path: str) -> None:
-    """Make a mount, with all mounts below it, read-only, nosuid and nodev.
+def make_read_only(path: str, is_device: bool = False) -> None:
+    """Make a mount, with all mounts below it, read-only, nosuid and, unless it is a device itself, nodev.
 
     mount_setattr only adds flags, so it also works in a user namespace, where a plain remount must repeat the flags
     that the parent locked; older kernels (before 5.12) get that remount, of the top mount alone.
     """
-    attributes = (ctypes.c_uint64 * 4)(0x1 | 0x2 | 0x4, 0, 0, 0)
+    attributes = (ctypes.c_uint64 * 4)(0x1 | 0x2 | (0 if is_device else 0x4), 0, 0, 0)
     target = ctypes.create_string_buffer(os.fsencode(path))
     try:
         size = ctypes.sizeof(attributes)
         where = (_AT_FDCWD, ctypes.addressof(target), _AT_RECURSIVE, ctypes.addressof(attributes), size)
         system_call("mount_setattr", *where)
     except OSError:
-        locked = os.statvfs(path).f_flag & (MS_NOEXEC | 1024 | 2048)
-        mount(None, path, None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | locked)
+        locked = os.statvfs(path).f_flag & (MS_NODEV | MS_NOEXEC | MS_NOATIME | MS_NODIRATIME)
+        nodev = 0 if is_device else MS_NODEV
+        mount(None, path, None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | nodev | locked)
 
 
 def pivot_root_here() -> None:

@@ -108,6 +108,7 @@ def enter_new_root(packages: Sequence[str] = ()) -> None:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
             kernel.mount(source, target, None, kernel.MS_BIND)
+            kernel.make_read_only(target, is_device=True)  # it can still be written to, but keeps its mode and times
     for package in packages:
         _bind(package, place + inside(package))
     flags = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
@@ -140,13 +141,13 @@ def mount_tmp() -> None:
     os.utime("/tmp", (0, 0))
 
 
-def renew_tmp() -> bool:
+def renew_tmp(belongs_to_candidates: bool) -> bool:
     """Replace /tmp if anything was ever written to it, even if it is empty again; True if it was replaced.
 
-    The system-call filter sees to it that no candidate can set the time back, make a file without a name or ask for the
-    time of birth.
+    Candidates that own it could set its time back, so then it is always replaced. The system-call filter sees to it
+    that none can make a file without a name or ask for the time of birth.
     """
-    if os.stat("/tmp").st_mtime_ns == 0:
+    if not belongs_to_candidates and os.stat("/tmp").st_mtime_ns == 0:
         return False
     kernel.unmount("/tmp")
     mount_tmp()

@@ -73,7 +73,7 @@ def _is_null(*arguments: int, then: str = "permit", otherwise: str = "deny") -> 
     return [*body, (_JUMP, then, "", 0)]
 
 
-def _conditional(pid: int | None) -> dict[tuple[str, ...], list[Line]]:
+def _conditional(pid: int | None, has_files: bool) -> dict[tuple[str, ...], list[Line]]:
     """The rules for calls whose arguments matter."""
     itself = {}
     if pid is not None:  # but never SIGKILL: that then comes from outside, and the program is judged again
@@ -93,10 +93,10 @@ def _conditional(pid: int | None) -> dict[tuple[str, ...], list[Line]]:
         # The flags of clone3 are in memory, which a filter cannot see; statx tells when a /tmp was made. On ENOSYS the
         # C library falls back to clone and stat.
         ("clone3", "statx"): [(_JUMP, "not implemented", "", 0)],
-        # Copying a file also copies its mode, times and attributes, which is only feigned: programs that run as the
-        # trainer's user could otherwise change any of that user's files. On EPERM, Path.touch() creates the file.
-        ("chmod", "fchmod", "fchmodat", "fchmodat2"): [(_JUMP, "pretend", "", 0)],
-        ("utimensat",): _is_null(2, then="deny", otherwise="pretend"),
+        # Copying a file also copies its mode and times. Without a root of its own, a program that runs as the trainer's
+        # user could change those of any of that user's files: then it is feigned. On EPERM, Path.touch() creates one.
+        ("chmod", "fchmod", "fchmodat", "fchmodat2"): [(_JUMP, "permit" if has_files else "pretend", "", 0)],
+        ("utimensat",): [(_JUMP, "permit", "", 0)] if has_files else _is_null(2, then="deny", otherwise="pretend"),
         ("listxattr", "llistxattr", "flistxattr"): [(_JUMP, "not supported", "", 0)],
         ("ioctl",): _one_of(1, _IOCTL_COMMANDS, "not a terminal"),
         ("fcntl",): [
@@ -124,9 +124,15 @@ def _conditional(pid: int | None) -> dict[tuple[str, ...], list[Line]]:
     }
 
 
-def build_filter(pid: int | None, may_receive_fds: bool = False, machine: tuple[int, int] | None = None) -> bytes:
+def build_filter(
+    pid: int | None,
+    may_receive_fds: bool = False,
+    has_files: bool = False,
+    machine: tuple[int, int] | None = None,
+) -> bytes:
     """The BPF program for a process that may signal only itself: pid in its PID namespace, None for no signals.
 
+    has_files: all that it can write to is its own, so it may change modes and times.
     machine: (column of the system-call table, AUDIT_ARCH), by default this machine's. Raises UnsupportedMachine.
     """
     column, audit_arch = machine or syscalls.machine()
@@ -143,7 +149,7 @@ def build_filter(pid: int | None, may_receive_fds: bool = False, machine: tuple[
         _load(_NUMBER),
         *((_JUMP_EQ, "plain", "", number) for number in numbers),
     ]
-    bodies = _conditional(pid)
+    bodies = _conditional(pid, has_files)
     for names in bodies:
         for name in names:
             if (number := syscalls.number(name, column)) is not None:

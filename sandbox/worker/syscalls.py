@@ -39,7 +39,7 @@ CONDITIONAL: Numbers = {  # on their arguments, or only for the checker: seccomp
     "recvmsg": (47, 212), "socketpair": (53, 199), "sendto": (44, 206), "clone": (56, 220), "clone3": (435, 435),
     "ioctl": (16, 29), "fcntl": (72, 25), "prlimit64": (302, 261), "kill": (62, 129), "tkill": (200, 130),
     "tgkill": (234, 131),
-    # Never executed, but answered as copying a file needs it.
+    # Executed only where a program has files of its own, else answered as copying a file needs it.
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "utimensat": (280, 88),
     "listxattr": (194, 11), "llistxattr": (195, 12), "flistxattr": (196, 13),
 }  # fmt: skip

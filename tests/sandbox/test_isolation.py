@@ -149,6 +149,8 @@ def test_the_filter_of_both_machines(machine: tuple[int, int]) -> None:
     assert ask("recvmsg") == EPERM
     assert [ask(name, 3, 0, 1 << 40) for name in ("fchmod", "fchmodat", "utimensat")] == [PRETEND] * 3
     assert (ask("utimensat", 3, 0, 0), ask("listxattr")) == (EPERM, ENOTSUP)
+    program = seccomp.build_filter(77, has_files=True, machine=machine)
+    assert [ask(name, 3, 0, 1 << 40) for name in ("fchmod", "fchmodat", "utimensat")] == [ALLOW] * 3
     # A lock on a file that others have too would make them wait; one that only this process asks for is never refused.
     assert [ask("fcntl", 1, command) for command in (5, 6, 7)] == [ALLOW, PRETEND, PRETEND]
 
@@ -159,20 +161,54 @@ def outcome_of(source: str, configuration: Configuration) -> Any:
 
 
 @pytest.mark.parametrize("configuration", [ROOT, USERNS, REFUSED], ids=lambda c: c.name)
-def test_what_is_said_to_change_a_file_changes_none(configuration: Configuration) -> None:
+def test_a_program_changes_modes_and_times_of_its_own_files_alone(configuration: Configuration) -> None:
     source = """
-import os
+import contextlib, os, pathlib, shutil, stat
 def f():
-    path = os.__file__
-    before = os.stat(path)
-    os.chmod(path, 0o777)
-    os.utime(path, (5, 5))
-    os.utime('/tmp', (5, 5))
-    after = os.stat(path)
-    assert (before.st_mode, before.st_mtime) == (after.st_mode, after.st_mtime)
-    assert os.stat('/tmp').st_mtime != 5
+    for path in (os.__file__, '/dev/null', '/'):
+        before = os.stat(path)
+        for change in (lambda: os.chmod(path, 0o777), lambda: os.utime(path, (5, 5)), lambda: os.utime(path)):
+            with contextlib.suppress(OSError):
+                change()
+        after = os.stat(path)
+        assert (before.st_mode, before.st_mtime) == (after.st_mode, after.st_mtime), path
+    if os.access('.', os.W_OK):
+        pathlib.Path('a').write_text('x')
+        os.chmod('a', 0o640)
+        os.utime('a', ns=(5, 1_000_000_007))
+        shutil.copy2('a', 'b')
+        for name in 'ab':
+            info = os.stat(name)
+            assert (stat.filemode(info.st_mode), info.st_mtime_ns) == ('-rw-r-----', 1_000_000_007), name
+        pathlib.Path('a').touch()
+        assert os.path.getmtime('a') > 1e9
+        os.chmod('a', 0)
+        try:
+            open('a')
+        except PermissionError:
+            return
+        assert False
 """
     assert outcome_of(source, configuration) == ("accepted", "")
+
+
+@pytest.mark.parametrize("configuration", [ROOT, USERNS], ids=lambda c: c.name)
+def test_times_that_are_set_back_hide_no_file_from_the_next_candidate(configuration: Configuration) -> None:
+    source = """
+import contextlib, os
+def f():
+    seen = [sorted(os.listdir('/tmp')), os.stat('/tmp')[:2], os.stat('/tmp').st_mtime_ns]
+    open('left', 'w').close()
+    seen += [os.stat('left').st_ino]
+    for change in (lambda: os.chmod('/tmp', 0o555), lambda: os.utime('/tmp', (0, 0))):
+        with contextlib.suppress(OSError):
+            change()
+    print(repr(seen))
+"""
+    program = Program(source=source, tests=["assert f() is None"] * 3, fresh_per_test=True)
+    (verdict,) = judge(configuration, [program])["verdicts"]
+    assert verdict["error_type"] == "accepted"
+    assert len(set(verdict["stdout"].split("\n"))) == 2  # three times the same line, and the end
 
 
 @pytest.mark.parametrize("configuration", [ROOT, USERNS, REFUSED], ids=lambda c: c.name)
