@@ -32,13 +32,25 @@ _HANG_UP_SECONDS = 1.0
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "LD_BIND_NOW": "1", "MALLOC_ARENA_MAX": "1"}
 _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("BLIS", "MKL", "NUMEXPR", "OMP", "OPENBLAS")}
 """For packages. A zygote with threads could not be forked, and a program's CPU time would depend on the cores."""
+# What programs import most, imported before the first fork, so that none of them pays for it. No more than that: every
+# page of the zygote makes every fork more expensive.
+_WARM = """
+array bisect collections collections.abc contextlib copy dataclasses datetime decimal enum fractions functools heapq io
+itertools json math operator random re statistics string sys threading time typing
+"""
 # The worker's code comes over the connection: neither its arguments nor its modules reveal where this checkout is. The
 # standard library's after-fork hooks are left out: they make new locks, for threads that a zygote does not have, and
-# reseed `random`, which must keep its seed. They cost every fork 170 page faults.
+# reseed `random`, which must keep its seed. They cost every fork 170 page faults. Our code is loaded last, and so is in
+# few pages: a candidate that runs it copies them.
 _BOOT = """
 import importlib.machinery, marshal, os, socket, sys
 connection = socket.socket(fileno=int(sys.argv[1]))
-codes = marshal.loads(connection.recv(int(sys.argv[2]), socket.MSG_WAITALL))
+codes = connection.recv(int(sys.argv[2]), socket.MSG_WAITALL)
+register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
+warm = sys.argv[3].split()
+for name in [*warm, "ctypes", "glob", "queue", "resource", "traceback"]:
+    __import__(name)
+codes = marshal.loads(codes)
 class Codes:
     def find_spec(self, name, path=None, target=None):
         if name in codes:
@@ -48,11 +60,10 @@ class Codes:
     def exec_module(self, module):
         exec(codes[module.__name__], vars(module))
 sys.meta_path.insert(0, Codes())
-register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
 from worker import zygote
 os.register_at_fork = register
 del sys.meta_path[0], Codes, codes
-zygote.main(connection)
+zygote.main(connection, warm)
 """
 
 
@@ -83,7 +94,7 @@ class WorkerProcess:
         ours, theirs = socket.socketpair()
         interpreter = getattr(sys, "_base_executable", None) or sys.executable
         codes = _codes()
-        command = [interpreter, "-P", "-s", "-S", "-c", _BOOT, str(theirs.fileno()), str(len(codes))]
+        command = [interpreter, "-P", "-s", "-S", "-c", _BOOT, str(theirs.fileno()), str(len(codes)), _WARM]
         self._stderr = os.memfd_create("worker-stderr")  # a file rather than a pipe, which would have to be drained
         # exec, never a fork of the caller, whose memory holds the tests, the weights and the user's credentials.
         self._process = subprocess.Popen(
@@ -105,7 +116,7 @@ class WorkerProcess:
         try:
             ours.sendall(codes)
             given = {"names": list(packages.names), "paths": list(packages.paths)}
-            wire.send(ours, {"layers": list(layers), "packages": given})
+            wire.send_frame(ours, wire.encode_order({"layers": list(layers), "packages": given}))
             report = self._receive()
         except (wire.ConnectionClosed, TimeoutError, OSError) as error:
             raise WorkerLost(f"the worker did not start: {self._last_words() or error!r}") from error
@@ -174,7 +185,7 @@ class WorkerProcess:
             ]
             job["timeouts"] = sum(outcome.verdict == "timeout" for outcome in known.values())
             try:
-                wire.send_job(self._connection, job)
+                wire.send_frame(self._connection, wire.encode_order(job))
                 if self._is_done(program, plans, known, usage, checker_is_new):
                     return
                 checker_is_new = True

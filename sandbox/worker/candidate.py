@@ -1,5 +1,6 @@
 """The candidate process: loads the program's source, which it alone has, and serves it; it never sees a test."""
 
+import _socket
 import atexit
 import builtins
 import contextlib
@@ -58,7 +59,7 @@ def _live(confinement: Confinement, descriptors: Sequence[int]) -> int:
     confinement.confine_user(is_checker=False, fds=descriptors)
     connection = wire.stream_socket(_RPC)
     requests = wire.Frames(connection)
-    request = requests.message()
+    request = requests.order()
     global _most_stack_bytes
     _most_stack_bytes = request["memory_bytes"] // 2
     if request["stdin"] is not None:
@@ -174,24 +175,25 @@ def rehearse() -> None:
     runs, which candidates then need not repeat.
     """
     ours, theirs = socket.socketpair()
-    wire.send(ours, {"source": _REHEARSAL})
+    ours.sendall(wire.encode_order({"source": _REHEARSAL}))
     arguments: list[Any] = [["l", [3, 1, 2]], 7, "text", ["t", [1.5, None, True]], ["d", ["a", "b"], [1, 2]]]
     for number in range(20):
         values = [arguments[number % len(arguments)], ["l", [["l", [1, 2]], ["t", ["x", number]]]]]
         changes: dict[str, Any] = {"changed": [], "dropped": []} if number else {}
-        wire.send(ours, {"do": "call", "id": number, "args": [["name", "solve"], *values], **changes})
+        order = {"do": "call", "id": number, "args": [["name", "solve"], *values], **changes}
+        ours.sendall(wire.encode_order(order))
     ours.shutdown(socket.SHUT_WR)
     limit = sys.getrecursionlimit()
     with contextlib.suppress(wire.ConnectionClosed):
         requests = wire.Frames(theirs)
-        _serve_functions(theirs, requests, requests.message()["source"])
+        _serve_functions(theirs, requests, requests.order()["source"])
     sys.setrecursionlimit(limit)
     del sys.modules[server.MODULE_NAME]
     ours.close()
     theirs.close()
 
 
-def _serve_functions(connection: socket.socket, requests: wire.Frames, source: str) -> None:
+def _serve_functions(connection: _socket.socket, requests: wire.Frames, source: str) -> None:
     module = types.ModuleType(server.MODULE_NAME)
     failure = _load(source, module)
     if failure is not None:
@@ -201,7 +203,7 @@ def _serve_functions(connection: socket.socket, requests: wire.Frames, source: s
     server.Server(connection, requests, module).serve()
 
 
-def _run_script(connection: socket.socket, source: str) -> int:
+def _run_script(connection: _socket.socket, source: str) -> int:
     """Run the source as a script, until it, its threads and its exit handlers have finished. Its exit status."""
     streams: list[Any] = [sys.stdout, sys.stderr]
     module = types.ModuleType("__main__")

@@ -55,7 +55,7 @@ def main(confinement: Confinement, descriptors: list[int], progress: mmap.mmap, 
         values.free_safely()
         arrays.compare_strictly()
         for _ in range(_MAX_JOBS):
-            job = jobs.job()
+            job = jobs.order()
             Checker(job, job_connection, zygote, progress).run()
             is_large = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _MOST_KIB + (of_packages >> 10)
             if is_large or job["leaves_traces"]:

@@ -6,7 +6,6 @@ checkers and candidates, and each calls `confine_*` on itself before it reads an
 
 import dataclasses
 import errno
-import fcntl
 import os
 import resource
 import signal
@@ -35,7 +34,7 @@ class Confinement:
     _own_uids: tuple[int, int] = dataclasses.field(default_factory=lambda: _uids_of(os.getpid()))
     _rulesets: dict[bool, landlock.Ruleset] = dataclasses.field(default_factory=dict)  # by whether it is a checker's
     _readable: list[str] = dataclasses.field(default_factory=list)
-    _filters: dict[bool, bytes] = dataclasses.field(default_factory=dict)
+    _filters: dict[bool, seccomp.Filter] = dataclasses.field(default_factory=dict)
 
     def enter(self, wanted: set[str]) -> None:
         """Apply the worker-wide layers among those wanted and note which are missing.
@@ -108,8 +107,9 @@ class Confinement:
             # A checker may signal nobody, a candidate only itself: process 1 of its PID namespace, if it has one.
             pid = None if is_checker else 1 if self.pids is not None else seccomp.ANY_PID
             has_files = "root" in self.applied and not is_checker
-            self._filters[is_checker] = seccomp.build_filter(pid, may_receive_fds=is_checker, has_files=has_files)
-        error = _try_in_child(lambda: seccomp.install(self._filters[False]))
+            program = seccomp.build_filter(pid, may_receive_fds=is_checker, has_files=has_files)
+            self._filters[is_checker] = seccomp.Filter(program)
+        error = _try_in_child(self._filters[False].install)
         if error:
             raise OSError(error, os.strerror(error), "seccomp")
 
@@ -126,14 +126,15 @@ class Confinement:
     def limit_own_resources(self) -> None:
         """For the zygote, before the first job: limits that suit all its forks, which inherit them."""
         if "rlimits" in self.applied:
-            _set_limits(
-                {
-                    resource.RLIMIT_NOFILE: _MAX_OPEN_FILES,
-                    resource.RLIMIT_CORE: 0,
-                    resource.RLIMIT_MEMLOCK: 0,
-                    resource.RLIMIT_MSGQUEUE: 0,
-                }
-            )
+            limits = {
+                resource.RLIMIT_NOFILE: _MAX_OPEN_FILES,
+                resource.RLIMIT_CORE: 0,
+                resource.RLIMIT_MEMLOCK: 0,
+                resource.RLIMIT_MSGQUEUE: 0,
+            }
+            if self.uids is not None:  # nobody else's threads count, and ours do not while it is root
+                limits[resource.RLIMIT_NPROC] = _MAX_THREADS
+            _set_limits(limits)
 
     def prepare_candidate(self) -> None:
         """Called by the zygote before it forks a candidate: an empty /tmp and a PID namespace of its own."""
@@ -151,7 +152,10 @@ class Confinement:
             self.pids.children_here()
 
     def confine_user(self, is_checker: bool, fds: Sequence[int]) -> None:
-        """First half, before any input is read: user, capabilities, files. Only fds stay open, as 0, 1, …"""
+        """First half, before any input is read: user, capabilities, files. Only fds stay open, as 0, 1, …
+
+        None of them may have the number that another is to get.
+        """
         if self._rulesets:  # first, for its descriptor is not kept
             self._rulesets[is_checker].restrict()
         _keep_only(fds)
@@ -168,12 +172,11 @@ class Confinement:
     def confine_calls(self, is_checker: bool, memory_bytes: int, cpu_seconds: int) -> None:
         """Second half, before any untrusted code runs: resource limits and the system-call filter."""
         if "rlimits" in self.applied:
-            _limit_resources(memory_bytes, cpu_seconds, threads_are_countable=self.uids is not None)
+            _limit_resources(memory_bytes, cpu_seconds)
         if "seccomp" in self.applied:
-            allowed = self._filters[is_checker]
             if self.pids is None and not is_checker:
-                allowed = seccomp.for_pid(allowed, os.getpid())
-            seccomp.install(allowed)
+                self._filters[is_checker].set_pid(os.getpid())
+            self._filters[is_checker].install()
 
 
 def _uids_of(pid: int) -> tuple[int, int]:
@@ -197,9 +200,7 @@ def _try_in_child(act: Callable[[], None]) -> int:
 
 
 def _keep_only(fds: Sequence[int]) -> None:
-    # First move them out of the way of their new numbers.
-    aside = [fd if fd >= len(fds) else fcntl.fcntl(fd, fcntl.F_DUPFD, len(fds)) for fd in fds]
-    for number, fd in enumerate(aside):
+    for number, fd in enumerate(fds):  # none of them is in the way of another's number
         os.dup2(fd, number)
     os.closerange(len(fds), 4096)
 
@@ -220,7 +221,7 @@ def _continue_as_first_process() -> None:
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _limit_resources(memory_bytes: int, cpu_seconds: int, threads_are_countable: bool) -> None:
+def _limit_resources(memory_bytes: int, cpu_seconds: int) -> None:
     limits = {
         # Address space, not RLIMIT_DATA, which misses shared mappings. On top of what the zygote already has mapped.
         resource.RLIMIT_AS: _mapped_at_start + memory_bytes,
@@ -229,8 +230,6 @@ def _limit_resources(memory_bytes: int, cpu_seconds: int, threads_are_countable:
         # The first process of a PID namespace ignores SIGXCPU, so soft = hard: the kernel sends SIGKILL.
         resource.RLIMIT_CPU: cpu_seconds,
     }
-    if threads_are_countable:
-        limits[resource.RLIMIT_NPROC] = _MAX_THREADS
     _set_limits(limits)
 
 

@@ -1,7 +1,9 @@
 """Thin wrappers over the Linux calls that Python does not offer. Every failure is an OSError that names the call."""
 
 import ctypes
+import functools
 import os
+from collections.abc import Callable
 
 from . import syscalls
 
@@ -39,12 +41,18 @@ def _check(result: int, what: str) -> int:
     return result
 
 
-def system_call(name: str, *args: int) -> int:
-    """Make a raw system call by name; pointers are passed as addresses. Raises OSError if this machine has none."""
+def prepare(name: str, *args: int) -> Callable[[], int]:
+    """What makes a raw system call; pointers are passed as addresses. Raises OSError if this machine has none."""
     number = syscalls.number(name)
     if number is None:
         raise OSError(38, "this machine has no such system call", name)
-    return _check(_syscall(ctypes.c_long(number), *map(ctypes.c_void_p, args)), name)
+    call = functools.partial(_syscall, ctypes.c_long(number), *map(ctypes.c_void_p, args))
+    return lambda: _check(call(), name)
+
+
+def system_call(name: str, *args: int) -> int:
+    """Make a raw system call, as prepare() describes it."""
+    return prepare(name, *args)()
 
 
 def prctl(option: int, value: int) -> int:

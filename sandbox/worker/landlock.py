@@ -48,6 +48,8 @@ class Ruleset:
         for paths, rights in groups:
             for path in paths:
                 self._allow(path, rights, handled)
+        self.restrict = kernel.prepare("landlock_restrict_self", self._fd, 0)
+        """Confines the calling thread, and all it starts. Needs no_new_privs; cannot be undone."""
 
     def _allow(self, path: str, rights: int, handled: int) -> None:
         try:
@@ -58,10 +60,6 @@ class Ruleset:
         rule = _PathBeneath(rights if is_directory else rights & handled & _FILE_RIGHTS, parent)
         kernel.system_call("landlock_add_rule", self._fd, _RULE_PATH_BENEATH, ctypes.addressof(rule), 0)
         os.close(parent)
-
-    def restrict(self) -> None:
-        """Confine the calling thread, and all it starts. Needs no_new_privs; cannot be undone."""
-        kernel.system_call("landlock_restrict_self", self._fd, 0)
 
     def close(self) -> None:
         os.close(self._fd)

@@ -4,7 +4,7 @@ Refused calls return EPERM rather than kill, so that an honest program that trie
 kernel compiles the filter anew for every candidate.
 """
 
-import array
+import ctypes
 import struct
 
 from . import kernel, syscalls
@@ -184,9 +184,21 @@ def for_pid(program: bytes, pid: int) -> bytes:
     return program.replace(struct.pack("I", ANY_PID), struct.pack("I", pid))
 
 
-def install(program: bytes) -> None:
-    """Confine the calling thread, and all it starts, to a filter. Needs no_new_privs; cannot be undone."""
-    set_mode_filter, instructions = 1, array.array("B", program)
-    # struct sock_fprog, in an array: ctypes would make a class for it.
-    descriptor = array.array("B", struct.pack("HP", len(program) // 8, instructions.buffer_info()[0]))
-    kernel.system_call("seccomp", set_mode_filter, 0, descriptor.buffer_info()[0])
+class Filter:
+    """A filter, for many forks."""
+
+    def __init__(self, program: bytes) -> None:
+        set_mode_filter = 1
+        self._instructions = ctypes.create_string_buffer(program, len(program))
+        # struct sock_fprog
+        descriptor = struct.pack("HP", len(program) // 8, ctypes.addressof(self._instructions))
+        self._descriptor = ctypes.create_string_buffer(descriptor, len(descriptor))
+        self._install = kernel.prepare("seccomp", set_mode_filter, 0, ctypes.addressof(self._descriptor))
+
+    def install(self) -> None:
+        """Confine the calling thread, and all it starts. Needs no_new_privs; cannot be undone."""
+        self._install()
+
+    def set_pid(self, pid: int) -> None:
+        """Put a process in the place of ANY_PID: in a fork, whose memory is its own."""
+        self._instructions.raw = for_pid(self._instructions.raw, pid)

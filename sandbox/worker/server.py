@@ -5,12 +5,11 @@ plain values and compared in the checker, so a forged answer is worth no more th
 here is another matter: in_process.py.)
 """
 
+import _socket
 import builtins
-import contextlib
 import math
 import operator
 import os
-import socket
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -48,7 +47,7 @@ def describe(error: BaseException, writer: values.Writer | None = None) -> dict[
 class Server:
     """Serves one loaded program until the checker closes the connection."""
 
-    def __init__(self, connection: socket.socket, requests: wire.Frames, module: types.ModuleType) -> None:
+    def __init__(self, connection: _socket.socket, requests: wire.Frames, module: types.ModuleType) -> None:
         self._connection = connection
         self._requests = requests
         self._module = module
@@ -85,12 +84,11 @@ class Server:
             return names[data[1]]
         return self._objects[data[1]]
 
-    @contextlib.contextmanager
-    def _as_program(self) -> Iterator[None]:
-        """For the program's code: its own recursion limit, which ours may exceed."""
+    def _as_program(self, do: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run the program's code, with its own recursion limit, which ours may exceed."""
         sys.setrecursionlimit(self._limit)
         try:
-            yield
+            return do(*args, **kwargs)
         finally:
             self._limit = sys.getrecursionlimit()
             sys.setrecursionlimit(max(self._limit, values.RECURSION_LIMIT))
@@ -110,8 +108,7 @@ class Server:
         self._mark = self._shared.mark  # what an answer that cannot be given has added is forgotten
         result, error = None, None
         try:
-            with self._as_program():
-                result = OPERATIONS[request["do"]](*args, **kwargs)
+            result = self._as_program(OPERATIONS[request["do"]], *args, **kwargs)
         except BaseException as raised:  # noqa: BLE001 - whatever the program raises is its answer
             error = raised
         writer = values.Writer(self._refer, self._shared, self._describe)
@@ -121,30 +118,31 @@ class Server:
             return reply | describe(error, writer)
         return reply | {"value": writer.encode(result)}
 
-    def _run(self, request: dict[str, Any]) -> dict[str, Any]:
-        with self._as_program():
-            return in_process.run(self._module, request)
-
     def serve(self) -> None:
         """Answer requests for ever; the zygote kills this process when the checker is done."""
         streams = sys.stdout, sys.stderr
         shared = self._shared
         sys.setrecursionlimit(max(self._limit, values.RECURSION_LIMIT))
         while True:
-            request = self._requests.message()
+            request = self._requests.order()
             self._mark = shared.mark
             try:
-                reply = self._run(request) if request["do"] == "run" else self._call(request)
+                if request["do"] == "run":
+                    reply = self._as_program(in_process.run, self._module, request)
+                else:
+                    reply = self._call(request)
                 frame = wire.encode_frame({**reply, "id": request["id"]}, wire.MAX_REPLY_BYTES)
                 shared.note(number for number, _ in reply.get("changed", ()))
             except BaseException as error:  # noqa: BLE001 - whatever the program raises is its answer
                 shared.roll_back(self._mark)
                 frame = wire.encode_frame({**describe(error), "id": request["id"]})
             for fd, stream in enumerate(streams, start=1):
-                with contextlib.suppress(OSError, ValueError):  # closed, or more than a file may hold
+                try:
                     stream.flush()
                     # Or what a few calls print would be too much. A file with a name is one of the program's own.
                     if os.lseek(fd, 0, os.SEEK_CUR) > _KEPT_BYTES and os.fstat(fd).st_nlink == 0:
                         os.ftruncate(fd, _KEPT_BYTES)
                         os.lseek(fd, _KEPT_BYTES, os.SEEK_SET)
+                except (OSError, ValueError):  # closed, or more than a file may hold
+                    continue
             self._connection.sendall(frame)

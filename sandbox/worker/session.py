@@ -170,9 +170,9 @@ class Session:
 
     # Conversation
 
-    def send(self, message: Any) -> None:
-        """Send one message; fails the session of a candidate that is dead or does not read it."""
-        frame = memoryview(wire.encode_frame(message))
+    def send(self, order: dict[str, Any]) -> None:
+        """Send one order; fails the session of a candidate that is dead or does not read it."""
+        frame = memoryview(wire.encode_order(order))
         while frame:
             try:
                 frame = frame[self._connection.send(frame, socket.MSG_DONTWAIT) :]

@@ -1,8 +1,12 @@
-"""Length-prefixed frames over stream sockets: pool and checker, checker and candidate. JSON, except for jobs."""
+"""Length-prefixed frames over stream sockets: pool and checker, checker and candidate.
 
+Orders go down, from the pool to a checker and from that to a candidate: in marshal's format, which is quick and only
+safe to read from whom one trusts. What comes up is JSON.
+"""
+
+import _socket
 import json
 import marshal
-import socket
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +15,8 @@ from typing import Any
 _encode = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 _decode = json.JSONDecoder().decode
 _LENGTH = struct.Struct("<I")
-MAX_JOB_BYTES = 256 << 20
+MAX_ORDER_BYTES = 256 << 20
+_WITHOUT_REFERENCES = 2  # the last version of marshal that has none: values that are one stay apart
 MAX_REPLY_BYTES = 64 << 20  # of one frame written by a candidate
 # Bytes to read at once: a buffer above 128 KiB is mapped and unmapped for every call.
 _USUAL_BYTES, _MOST_BYTES = 16 << 10, 1 << 20
@@ -29,14 +34,25 @@ class MalformedFrame(ValueError):
     """A frame that is not JSON, or not of the expected shape."""
 
 
-def stream_socket(fd: int) -> socket.socket:
-    """The socket behind a descriptor; with its kind given, Python need not ask the kernel, which a filter refuses."""
-    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fd)
+def stream_socket(fd: int) -> _socket.socket:
+    """The socket behind a descriptor, without the standard library's wrapper, which is slow to make.
+
+    With its kind given, Python need not ask the kernel, which a filter refuses.
+    """
+    return _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
 
 
-def encode_frame(message: Any, limit: int = MAX_JOB_BYTES) -> bytes:
+def encode_frame(message: Any, limit: int = MAX_ORDER_BYTES) -> bytes:
     """A message as one frame. Raises FrameTooLarge above limit bytes."""
-    body = _encode(message).encode()
+    return _framed(_encode(message).encode(), limit)
+
+
+def encode_order(order: dict[str, Any]) -> bytes:
+    """An order as one frame. Raises FrameTooLarge."""
+    return _framed(marshal.dumps(order, _WITHOUT_REFERENCES), MAX_ORDER_BYTES)
+
+
+def _framed(body: bytes, limit: int) -> bytes:
     if len(body) > limit:
         raise FrameTooLarge(f"a frame of {len(body)} bytes, the limit is {limit}")
     return _LENGTH.pack(len(body)) + body
@@ -48,20 +64,13 @@ def decode_body(body: bytes) -> Any:
     return _decode(body.decode("ascii"))
 
 
-def send(connection: socket.socket, message: Any) -> None:
+def send(connection: _socket.socket, message: Any) -> None:
     """Send one message. Raises ConnectionClosed when the reader is gone."""
-    _send_frame(connection, encode_frame(message))
+    send_frame(connection, encode_frame(message))
 
 
-def send_job(connection: socket.socket, job: dict[str, Any]) -> None:
-    """Send a job, with compiled tests: faster than JSON, and only safe to read from the pool. Raises as send()."""
-    body = marshal.dumps(job)
-    if len(body) > MAX_JOB_BYTES:
-        raise FrameTooLarge(f"a job of {len(body)} bytes, the limit is {MAX_JOB_BYTES}")
-    _send_frame(connection, _LENGTH.pack(len(body)) + body)
-
-
-def _send_frame(connection: socket.socket, frame: bytes) -> None:
+def send_frame(connection: _socket.socket, frame: bytes) -> None:
+    """Send what is encoded. Raises as send()."""
     try:
         connection.sendall(frame)
     except (BrokenPipeError, ConnectionResetError) as error:
@@ -71,7 +80,7 @@ def _send_frame(connection: socket.socket, frame: bytes) -> None:
 class Frames:
     """Reads a stream socket frame by frame, in as few reads as possible."""
 
-    def __init__(self, connection: socket.socket, limit: int = MAX_JOB_BYTES) -> None:
+    def __init__(self, connection: _socket.socket, limit: int = MAX_ORDER_BYTES) -> None:
         """limit: bytes of a frame."""
         self._connection = connection
         self._limit = limit
@@ -103,10 +112,10 @@ class Frames:
         except (ValueError, RecursionError) as error:
             raise MalformedFrame(f"not JSON: {error}"[:200]) from error
 
-    def job(self) -> dict[str, Any]:
-        """The job in the next frame, from send_job(). Raises as body()."""
-        job: dict[str, Any] = marshal.loads(self.body())
-        return job
+    def order(self) -> dict[str, Any]:
+        """The order in the next frame. Raises as body()."""
+        order: dict[str, Any] = marshal.loads(self.body())
+        return order
 
     def _read(self, most: int, wait: Callable[[], None] | None) -> None:
         if wait is not None:

@@ -22,25 +22,19 @@ import time
 from . import arrays, candidate, checker, confinement, in_process, packages, wire
 from .session import ALIVE, USAGE
 
-# What programs import most, imported before the first fork, so that none of them pays for it. No more than that: every
-# page of this process makes every fork more expensive.
-_WARM = [
-    "array", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "datetime", "decimal",
-    "enum", "fractions", "functools", "heapq", "io", "itertools", "json", "math", "operator", "random", "re",
-    "statistics", "string", "sys", "threading", "time", "typing",
-]  # fmt: skip
-_OWN_FRAMES = 11  # of ours, below those of a program
+_OWN_FRAMES = 12  # of ours, below those of a program
 _LOW_NUMBERS = 8
 _MOMENTS = 200  # milliseconds
 # Of a program's threads. The default of 8 MiB counts in full against its memory: 64 threads would fill it.
 _STACK_BYTES = 2 << 20
 
 
-def main(connection: socket.socket) -> None:
-    """Body of the worker process: confine, report, then one job after another until the pool hangs up."""
-    settings = wire.Frames(connection).message()
-    for name in _WARM:
-        __import__(name)
+def main(connection: socket.socket, warm: list[str]) -> None:
+    """Body of the worker process: confine, report, then one job after another until the pool hangs up.
+
+    warm: modules that are imported for all programs.
+    """
+    settings = wire.Frames(connection).order()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # what RLIMIT_AS misses must cost a program its process, not the trainer
@@ -70,7 +64,7 @@ def main(connection: socket.socket) -> None:
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     builtins.help = _sitebuiltins._Helper()
     of_unittest = [name for name in sys.modules if name.partition(".")[0] == "unittest"]  # loaded by numpy.testing
-    in_process.remember([*_WARM, *packages.modules(), *of_unittest])
+    in_process.remember([*warm, *packages.modules(), *of_unittest])
     zygote = Zygote(connection, layers, of_packages)
     packages.seed(candidate.RANDOM_SEED)  # nothing draws numbers before a program does
     candidate.rehearse()

@@ -35,7 +35,7 @@ def refuse(names: list[str]) -> None:
         program += [(0x15, 0, 1, _REFUSABLE[name][column]), (0x06, 0, 0, 0x00050001)]
     program.append((0x06, 0, 0, 0x7FFF0000))
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-    seccomp.install(b"".join(struct.pack("HBBI", *instruction) for instruction in program))
+    seccomp.Filter(b"".join(struct.pack("HBBI", *instruction) for instruction in program)).install()
 
 
 def drop_capability(number: int) -> None:
