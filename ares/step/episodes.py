@@ -86,8 +86,9 @@ def turn_rows(asked: pd.DataFrame, answers: list[Answer], suffixes: list[list[in
 
 def episode_rows(turns: list[pd.DataFrame], settings: EnvironmentConfig) -> pd.DataFrame:
     """Whole episodes, sorted by slot and sample: id, slot, sample, token_ids, log_probs, sampled of everything after
-    the prompt; `response` (the last one, which graders see), finish_reason, and what the environment made of it:
-    turns, success, turn_rewards, episode_reward, episode_error ("": none), episode_metrics and transcript (JSON).
+    the prompt; `response` (the last one, or the answer that it submitted: what graders see), finish_reason, and what
+    the environment made of it: turns, success, turn_rewards, episode_reward, episode_error ("": none), episode_metrics
+    and transcript (JSON).
 
     An episode whose last response was cut off, or that the environment did not end, is truncated.
     """
@@ -97,9 +98,11 @@ def episode_rows(turns: list[pd.DataFrame], settings: EnvironmentConfig) -> pd.D
         pieces = [piece for pair in zip(parts["token_ids"], parts["suffix"], strict=True) for piece in pair]
         rewards = [np.nan if reply.reward is None else reply.reward for reply in replies]
         ended = last["finish_reason"] == "stop" and (replies[-1].done or last["error"])
+        submitted = replies[-1].observation if settings.kind == "tools" and replies[-1].done else ""
         rows.append(
             {
-                **{name: last[name] for name in (*ID_COLUMNS, "response")},
+                **{name: last[name] for name in ID_COLUMNS},
+                "response": submitted or last["response"],
                 "token_ids": np.concatenate(pieces).astype(np.int32),
                 "log_probs": np.concatenate(
                     [

@@ -151,7 +151,7 @@ def test_a_curriculum_draws_from_one_level_and_from_the_next_one_once_it_is_mast
     assert {name.partition("/")[0] for name in drawn} == {"0"}
     one_right_in_two = {"id": drawn[:4] * 2, "slot": [0, 1, 2, 3] * 2, "sample": [0] * 4 + [1] * 4,
                         "accuracy": [1.0] * 4 + [0.0] * 4}  # fmt: skip
-    rows = pd.DataFrame(one_right_in_two).assign(token_ids=[[1]] * 8, log_probs=[[-1.0]] * 8)
+    rows = pd.DataFrame(one_right_in_two).assign(tokens=1, log_probs=[[-1.0]] * 8)
     run.state.absorb_sampled(rows, trained_slots=[0])
     assert run.state.metrics()["curriculum/level"] == 1.0
     again = run.restored(run.state.state_dict())

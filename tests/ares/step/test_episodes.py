@@ -120,3 +120,10 @@ def test_metrics_count_turns_observations_errors_and_what_environments_count() -
         "episode/calls/add": 0.5,
     }
     assert episode_metrics(pd.DataFrame({"id": ["p"]})) == {}
+
+
+def test_an_answer_that_was_submitted_is_what_graders_see() -> None:
+    settings = EnvironmentConfig(kind="tools", tools=["submit"])
+    last = turn_rows(said([20], [22]), [replied("42", done=True), replied(done=True)], [[], []], is_last=True)
+    assert episode_rows([last], settings)["response"].tolist() == ["42", "said [22]"]
+    assert episode_rows([last], SETTINGS)["response"].tolist() == ["said [20]", "said [22]"]
