@@ -41,6 +41,8 @@ class TurnTemplate:
         self._tokenizer = tokenizer
         # The prompt has shown the tools. Mistral's templates would show them again before every message of a user.
         self._settings = {name: value for name, value in settings.items() if name != "tools"}
+        if isinstance(tokenizer.chat_template, dict):  # Hermes and Command-R have a template of its own for tools
+            self._settings["chat_template"] = tokenizer.get_chat_template(tools=settings.get("tools"))
         self._ways: dict[int, str] = {}
         self._template_markup: dict[tuple[int, int | None], list[int]] = {}
         whole = self._render(["?"], USER)

@@ -187,6 +187,14 @@ def test_tools_are_not_shown_again_with_every_observation() -> None:
     assert shown.following("42?", end_of("mistral_v3"), LIMIT)[0] == "[INST] 42?[/INST]"
 
 
+def test_a_template_of_its_own_for_tools_writes_their_results_too() -> None:
+    own = copy.deepcopy(published("hermes3"))
+    own.chat_template = {"default": published("chatml").chat_template, "tool_use": own.chat_template}
+    without, having = TurnTemplate(own, {}), TurnTemplate(own, {"tools": [SCHEMA]})
+    assert without.following(("4",), None, LIMIT)[0].startswith("<|im_end|>\n<|im_start|>tool\n4<")
+    assert having.following(("4",), None, LIMIT)[0].startswith("<|im_end|>\n<|im_start|>tool\n<tool_response>\n4\n")
+
+
 @pytest.mark.parametrize("limit", [1, 30, 64])
 @pytest.mark.parametrize("name", ["chatml", "llama31", "mistral_v1", "minimax_m2"])
 def test_what_is_too_long_is_cut_at_a_character_and_the_model_told_so(name: str, limit: int) -> None:
