@@ -19,18 +19,20 @@ from typing import Any
 
 from ares.config import ConfigError, EnvironmentConfig, load_reference, nearest
 from ares.environments.environment import Environment, Reply
-from ares.environments.tools import Tool, answer_calls, check_tools, make_tools
+from ares.environments.tools import Tool, answer_calls, check_tools, make_tools, open_sandbox
 
 TOOLS = "tools"
 TEXTARENA = "textarena:"
-OF_TRL = ("reset", "get_reward")
+OF_TRL = ("reset", "get_reward", "close")
 """Methods of TRL's environments that are not tools."""
 
 
 def load(kind: str, config: EnvironmentConfig) -> Callable[[], Environment]:
-    """What makes an environment of a kind. Raises ConfigError in one line."""
+    """What makes an environment of a kind. Raises ConfigError or SandboxUnavailable in one line."""
     if kind == TOOLS:
         make_tools(config)
+        if "python" in config.tools:
+            open_sandbox()
         return partial(ToolEnvironment, config)
     if kind.startswith(TEXTARENA):
         return partial(Game, _game(kind, config.settings))
@@ -129,6 +131,7 @@ class GymEnvironment:
 
     def __init__(self, make: Callable[..., Any]) -> None:
         self._make = make
+        self._environment: Any = None
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str:
         takes_row = "extras" in inspect.signature(self._make).parameters

@@ -71,7 +71,7 @@ class PythonSession:
         """
         source = SESSION.format(earlier=self._cells, last=code, end=END)
         program = Program(source=source, stdin_tests=[("", "")], cpu_seconds=CPU_SECONDS, wall_seconds=WALL_SECONDS)
-        [verdict] = _sandbox().run([program])
+        [verdict] = open_sandbox().run([program])
         [outcome] = verdict.tests
         if verdict.pass_ratio is None:
             raise SandboxUnavailable(f"the sandbox failed: {outcome.detail}")
@@ -111,7 +111,7 @@ print({end!r}, end="")
 
 
 @functools.cache
-def _sandbox() -> SandboxPool:
+def open_sandbox() -> SandboxPool:
     """This process's sandbox. Raises SandboxUnavailable, with the remedy."""
     return SandboxPool(num_workers=1)
 
