@@ -1,13 +1,12 @@
 """Environments: what answers a model's responses in an episode of several turns, each in a process of its own.
 
 Covered: the interface, other shapes of classes, tools that a response calls, the processes. Not covered: turns as
-phases (tasks/episodes.py), tokens (ares/data/turns.py), what an episode is worth (ares/grading, ares/step).
+phases (tasks/episodes.py), how problems begin and what becomes tokens (ares/step/opening.py, ares/data/turns.py), what
+an episode is worth (ares/grading, ares/step). Every process of environments imports this: torch and the like would cost
+it seconds and half a gigabyte.
 """
 
 from ares.environments.environment import Answer, Environment, Episode, Reply
-from ares.environments.opening import OPENING, OpenEnvironment, begun_episode
 from ares.environments.pool import EnvironmentPool
 
-__all__ = [
-    "OPENING", "Answer", "Environment", "EnvironmentPool", "Episode", "OpenEnvironment", "Reply", "begun_episode",
-]  # fmt: skip
+__all__ = ["Answer", "Environment", "EnvironmentPool", "Episode", "Reply"]

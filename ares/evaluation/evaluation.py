@@ -23,13 +23,13 @@ from typing import Any
 from ares.config import Config, ConfigError, Override, fingerprint, load, override
 from ares.data import Problems, Vision, check_media, check_template, joined, load_held_out, load_tokenizer
 from ares.engines import end_token_ids
-from ares.environments import OpenEnvironment
 from ares.evaluation.comparison import ComparedEvaluation, measured
 from ares.evaluation.request import EvaluationRequest
 from ares.evaluation.suite_problems import load_suite, suite_of
 from ares.grading import check_references, load_grader, try_on
 from ares.models import check_architecture, check_vocabulary, check_weight_files
 from ares.runs import Run, Step, check_model, identity_of, model_digest, read_config, run_files
+from ares.step import OpenEnvironment
 from ares.store import Memo, RunStore, StoreError, file_digest, is_name, name_after, runs_directory
 from ares.workers import PlainWorkers, Workers, check_engine, check_weights, newest_checkpoint
 

@@ -10,11 +10,11 @@ import pandas as pd
 from algorithms.protocol import DataProto
 from ares.config import Config, ConfigError
 from ares.data import Vision, load_tokenizer
-from ares.environments import OpenEnvironment
 from ares.grading import load_grader
 from ares.runs import Run, Step, load_sets, read_config, run_files
 from ares.step import (
     GREEDY,
+    OpenEnvironment,
     RunState,
     graded,
     in_training_order,

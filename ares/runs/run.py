@@ -36,7 +36,6 @@ from ares.data import (
     shown,
 )
 from ares.engines import end_token_ids, padding_id
-from ares.environments import OpenEnvironment
 from ares.grading import Grader, load_grader, try_on
 from ares.models import adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.conductor import Conductor
@@ -45,7 +44,7 @@ from ares.runs.doctor import describe_machine, with_this_machine
 from ares.runs.phase_settings import bootstrap_settings, check_fork
 from ares.runs.progress import Progress
 from ares.runs.step import Step, sampled_version
-from ares.step import RunState
+from ares.step import OpenEnvironment, RunState
 from ares.store import Commit, DamagedArtifact, Ref, RunStore, StoreError, run_store
 from ares.workers import PlainWorkers, Workers, check_engine, check_gpus, first_unreplayable
 

@@ -7,6 +7,7 @@ state. Not covered: the order of work (flows/), what is stored where (tasks/).
 from ares.step.collate import as_sampled, graded, readable_rows, select_rows, token_batch
 from ares.step.episodes import episode_metrics, episode_rows, episodes_so_far, next_turns, turn_rows
 from ares.step.metrics import evaluation_metrics, evaluation_table
+from ares.step.opening import OpenEnvironment
 from ares.step.refill import FilterExhausted, Refill, keep_groups
 from ares.step.requests import asked_rows, begun_rows, continue_rows, engine_calls, requested_rows
 from ares.step.rewards import PART, JudgedPrograms, rewarded, total_reward
@@ -30,6 +31,7 @@ __all__ = [
     "PROMPT",
     "FilterExhausted",
     "JudgedPrograms",
+    "OpenEnvironment",
     "Refill",
     "RunState",
     "as_sampled",

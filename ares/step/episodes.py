@@ -16,8 +16,9 @@ import pandas as pd
 
 from algorithms.keys import derive_seed
 from ares.config import EnvironmentConfig
-from ares.environments import Answer, Episode, Reply, begun_episode
+from ares.environments import Answer, Episode, Reply
 from ares.grading import ID_COLUMNS
+from ares.step.opening import begun_episode
 from ares.step.rows import SAMPLED
 
 PLACE = ["slot", "sample"]

@@ -124,6 +124,11 @@ def test_episodes_are_answered_in_the_order_asked_whichever_process_has_them(poo
     assert str(os.getpid()) not in pids
 
 
+def test_a_process_of_environments_has_not_loaded_what_takes_seconds(pool: EnvironmentPool) -> None:
+    heavy = {"torch", "transformers", "pandas", "datasets", "ray"}
+    assert said(pool.step(episodes(1), [f"Reply(str({heavy} & set(sys.modules)))"])) == ["set()"]
+
+
 FAILURES = {
     "[time.sleep(60)]": "took more than 0.5 s",
     "[os._exit(3)]": "its process died",

@@ -11,9 +11,10 @@ import torch
 
 from algorithms.keys import derive_seed
 from ares.config import EnvironmentConfig
-from ares.environments import OPENING, Answer, Reply
+from ares.environments import Answer, Reply
 from ares.step.collate import token_batch
 from ares.step.episodes import episode_metrics, episode_reward, episode_rows, episodes_so_far, next_turns, turn_rows
+from ares.step.opening import OPENING
 from ares.step.rows import SAMPLED, sampled_log_probs
 from ares.step.shape import _at_last_token
 

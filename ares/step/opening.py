@@ -18,8 +18,7 @@ from transformers import PreTrainedTokenizerBase
 from algorithms.keys import derive_seed
 from ares.config import Config, DataConfig, EnvironmentConfig
 from ares.data import DataError, TurnTemplate, place, show_tools
-from ares.environments.environment import Answer, Episode
-from ares.environments.pool import EnvironmentPool
+from ares.environments import Answer, EnvironmentPool, Episode
 from rewards.child_process import plain
 
 OPENING = "environment_opening"
