@@ -10,15 +10,7 @@ import pandas as pd
 from pydantic import BaseModel
 
 from ares.engines import Request, SamplingSettings
-from ares.grading import (
-    ID_COLUMNS,
-    Grader,
-    RewardError,
-    answered,
-    check_grades,
-    check_scored,
-    without_broken_episodes,
-)
+from ares.grading import ID_COLUMNS, Grader, RewardError, answered, check_scored, grade_rows
 from ares.runs import Step
 from ares.step import (
     PROMPT,
@@ -204,9 +196,7 @@ async def score(step: Step, draw: Draw, sampled: Rows) -> Scores:
     rows = step.run.store.read_rows(sampled.rows)
     problems = step.run.problems(draw.purpose).rows(rows["id"].tolist())
     done = step.number if draw.purpose == "validation" else max(step.number - 1, 0)
-    scored = await asyncio.to_thread(step.run.grader.grade, answered(rows, problems, done))
-    check_grades(scored, len(rows))
-    scored = without_broken_episodes(scored, rows)
+    scored = await asyncio.to_thread(grade_rows, step.run.grader, answered(rows, problems, done))
     seconds = scored.pop("exec_time").tolist() if "exec_time" in scored else []
     ref = step.run.store.write_rows(step.path(f"score-{draw.purpose}-{draw.shard:04d}.parquet"), scored)
     return Scores(rows=ref, cpu_seconds=seconds)

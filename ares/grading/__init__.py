@@ -9,10 +9,9 @@ from ares.grading.grader import (
     Grader,
     RewardError,
     answered,
-    check_grades,
     check_scored,
+    grade_rows,
     try_on,
-    without_broken_episodes,
 )
 from ares.grading.graders import EXTRAS, SCORE, load_grader
 
@@ -23,10 +22,9 @@ __all__ = [
     "Grader",
     "RewardError",
     "answered",
-    "check_grades",
     "check_references",
     "check_scored",
+    "grade_rows",
     "load_grader",
     "try_on",
-    "without_broken_episodes",
 ]

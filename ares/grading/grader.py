@@ -107,8 +107,11 @@ def check_grades(table: pd.DataFrame, count: int) -> None:
         )
 
 
-def without_broken_episodes(scores: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Grades without those of episodes whose environment failed: what a policy could not finish has no score."""
+def grade_rows(grader: Grader, rows: pd.DataFrame) -> pd.DataFrame:
+    """A grader's table of `answered` rows, checked. An episode whose environment failed has no score, whatever was
+    said in it: the policy could not finish it. Raises RewardError."""
+    scores = grader.grade(rows)
+    check_grades(scores, len(rows))
     if "episode_error" not in rows:
         return scores
     broken = rows.loc[rows["episode_error"] != "", ["slot", "sample"]]

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from ares.config import REWARD_DESIGNS, Config, ConfigError, override, result_settings
 from ares.data import Vision
-from ares.grading import answered, check_grades, load_grader
+from ares.grading import answered, grade_rows, load_grader
 from ares.history.measures import drawn_samples, open_past, restored_with, shape_again
 from ares.runs import Step, load_sets, run_files
 from ares.step import is_second_turn, joined_rows, keep_groups, rewarded, total_reward
@@ -122,8 +122,7 @@ class Rescore:
         step = self.run.step(number)
         drawn, before = drawn_samples(step)
         problems = self.problems.rows(drawn["id"].tolist())
-        after = self.grader.grade(answered(drawn, problems, max(number - 1, 0)))
-        check_grades(after, len(drawn))
+        after = grade_rows(self.grader, answered(drawn, problems, max(number - 1, 0)))
         verdicts, judged = self._compared(step, drawn, before, after.drop(columns="exec_time", errors="ignore"))
         self.run.store.write_rows(f"{self.folder}/{number:06d}.parquet", verdicts)
         self.run.store.write_json(f"{self.folder}/{number:06d}.json", judged.model_dump())
