@@ -8,7 +8,8 @@ of a group are left, there is nothing to compare and the whole group gets advant
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,76 @@ def compute_grpo_outcome_advantage(
         variance = _group_sum(centred.square(), group, size) / (size - 1.0).clamp(min=1.0)
         centred = centred / (variance.sqrt()[group] + eps)
     return _spread(torch.where(size[group] >= 2, centred, 0.0), response_mask)
+
+
+def compute_gdpo_outcome_advantage(
+    parts: Mapping[str, Tensor],
+    weights: Mapping[str, float],
+    response_mask: Tensor,
+    index: Sequence[Any] | np.ndarray,
+    eps: float = 1e-6,
+    row_mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """GDPO (arXiv 2601.05242): GRPO's advantage of each part of the reward, weighted, summed, whitened over the batch.
+
+    Rewards that sum to the same number but differ in their parts keep different advantages.
+    parts: by name, [B]; weights: by name (1 if absent); the rest as in GRPO. Whitened over the rows that count.
+    """
+    summed = torch.zeros(response_mask.shape[:1], dtype=torch.float64)
+    counted = torch.ones_like(summed) if row_mask is None else row_mask.to(summed)
+    for name, values in parts.items():
+        own, _ = compute_grpo_outcome_advantage(values[:, None], torch.ones(len(values), 1), index, eps, True, row_mask)
+        summed += weights.get(name, 1.0) * own[:, 0].double()
+    return _spread(masked_whiten(summed, counted) * counted, response_mask)
+
+
+def compute_maxrl_outcome_advantage(
+    token_level_rewards: Tensor,
+    response_mask: Tensor,
+    index: Sequence[Any] | np.ndarray,
+    row_mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """MaxRL (arXiv 2602.02710): (Σr − mean_g)/mean_g, an estimate of the gradient of ln P(right) for rewards 0 and 1.
+
+    0 where the mean is not above 0. The rest as in GRPO.
+    """
+    scores = _outcome(token_level_rewards)
+    group, size, counted = _groups(index, row_mask, scores)
+    scores = _masked(scores, counted)
+    mean = (_group_sum(scores, group, size) / size.clamp(min=1.0))[group]
+    scaled = torch.where(mean > 0, (scores - mean) * counted / mean.clamp(min=MASK_EPS), 0.0)
+    return _spread(torch.where(size[group] >= 2, scaled, 0.0), response_mask)
+
+
+def compute_pass_at_k_outcome_advantage(
+    token_level_rewards: Tensor,
+    response_mask: Tensor,
+    index: Sequence[Any] | np.ndarray,
+    k: int,
+    row_mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """pass@k training (arXiv 2508.10751), with the advantage of k drawn responses in closed form.
+
+    Of N responses, W are wrong (Σr below ½): P = C(W, k)/C(N, k) is the probability that k of them are all wrong,
+    σ = √(P(1 − P)). A right one has P/σ, a wrong one (P − C(W − 1, k − 1)/C(N − 1, k − 1))/σ; 0 if σ is. In a group of
+    fewer than k responses, k is their number. The rest as in GRPO. Raises ValueError if k < 1.
+    """
+    if k < 1:
+        raise ValueError(f"pass@k needs k of at least 1 (got {k})")
+    scores = _outcome(token_level_rewards)
+    group, size, counted = _groups(index, row_mask, scores)
+    wrong = (_masked(scores, counted) < 0.5) * counted
+    advantages = torch.zeros_like(scores)
+    for one, (total, failed) in enumerate(zip(size.tolist(), _group_sum(wrong, group, size).tolist(), strict=True)):
+        rows, bad, drawn = int(total), int(failed), min(k, int(total))
+        none_right = math.comb(bad, drawn) / math.comb(rows, drawn)
+        sigma = math.sqrt(none_right * (1.0 - none_right))
+        if rows < 2 or sigma == 0:
+            continue
+        others_wrong = math.comb(bad - 1, drawn - 1) / math.comb(rows - 1, drawn - 1)
+        own = torch.where(wrong > 0, (none_right - others_wrong) / sigma, none_right / sigma)
+        advantages = torch.where(group == one, own * counted, advantages)
+    return _spread(advantages, response_mask)
 
 
 def compute_rloo_outcome_advantage(

@@ -6,8 +6,8 @@ Covered: an estimator's inputs and outputs. Not covered: the mathematics, the ta
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -16,14 +16,17 @@ from torch import Tensor
 
 from algorithms.advantages import (
     compute_gae_advantage_return,
+    compute_gdpo_outcome_advantage,
     compute_grpo_outcome_advantage,
+    compute_maxrl_outcome_advantage,
+    compute_pass_at_k_outcome_advantage,
     compute_reinforce_plus_plus_outcome_advantage,
     compute_remax_outcome_advantage,
     compute_rloo_outcome_advantage,
     compute_rloo_turn_advantage,
 )
 from algorithms.protocol import DataProto
-from algorithms.settings import AdvantageSettings
+from algorithms.settings import AdvantageSettings, PassAtKSettings
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,10 @@ class RewardedBatch:
     """bool [B]: rows that enter their group's statistics; the others get advantage 0."""
     batch: DataProto
     """All fields: `difficulty`, `entropies`, `values` of a critic, `baseline` of the greedy answer, …"""
+    parts: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """What the reward of a row consists of, by name: [B] float64, NaN for none."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Factors of those parts that are scores of functions; in the reward, the parts are already multiplied."""
 
 
 class AdvantageEstimator(Protocol):
@@ -62,6 +69,32 @@ def grpo(settings: AdvantageSettings) -> Estimator:
     how = {"norm_by_std": settings.norm_by_std}
     return Estimator(
         lambda seen: compute_grpo_outcome_advantage(seen.rewards, seen.mask, seen.groups, row_mask=seen.counts, **how)
+    )
+
+
+def gdpo(settings: AdvantageSettings) -> Estimator:
+    """Compares each part of the reward within a prompt's group."""
+
+    def estimate(seen: RewardedBatch) -> tuple[Tensor, Tensor]:
+        parts = {name: torch.from_numpy(np.nan_to_num(values)) for name, values in seen.parts.items()}
+        return compute_gdpo_outcome_advantage(parts, seen.weights, seen.mask, seen.groups, row_mask=seen.counts)
+
+    return Estimator(estimate)
+
+
+def maxrl(settings: AdvantageSettings) -> Estimator:
+    """Compares within a prompt's group, in units of its mean."""
+    return Estimator(
+        lambda seen: compute_maxrl_outcome_advantage(seen.rewards, seen.mask, seen.groups, row_mask=seen.counts)
+    )
+
+
+def pass_at_k(settings: PassAtKSettings) -> Estimator:
+    """What a response adds to the chance that one of k is right."""
+    return Estimator(
+        lambda seen: compute_pass_at_k_outcome_advantage(
+            seen.rewards, seen.mask, seen.groups, settings.k, row_mask=seen.counts
+        )
     )
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from algorithms.advantages import MASK_EPS, masked_mean, widened
 from algorithms.kl import compute_kl
-from algorithms.settings import ImportanceWeights, KLKind, LossAvgMode, PolicySettings
+from algorithms.settings import ImportanceLevel, ImportanceWeights, KLKind, LossAvgMode, PolicySettings
 
 LOG_RATIO_LIMIT = 20.0
 
@@ -202,14 +202,18 @@ def importance_weights(
     response_mask: Tensor,
     cap: float | None,
     kind: ImportanceWeights = "truncated",
+    level: ImportanceLevel = "token",
+    floor: float | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
     """Weights from ρ = π_learner,old / π_engine, for tokens sampled by an older policy or another implementation.
 
     kind "truncated": min(ρ, cap) (Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL
-    training"); "masked": ρ where 1/cap ≤ ρ ≤ cap, else 0 (IcePop: Ring-1T, arXiv 2510.18855).
+    training"); "masked": ρ where floor ≤ ρ ≤ cap, else 0 (IcePop: Ring-1T, arXiv 2510.18855); "rejected": 1 there, else
+    0 (Liu et al. 2025, "When speed kills stability"). floor None is 1/cap. ρ is the token's, at level "sequence" the
+    product over the response, at "geometric" its mean in logarithms.
     All tensors [B, L]; with cap None all weights are 1 and only the metrics matter. Returns the weights [B, L], 1 at
     masked positions, and metrics over response tokens: mismatch/ratio_{mean,max,min}, mismatch/kl (k1) and mismatch/k3
-    of KL(engine ‖ learner) in nats, mismatch/logprob_diff_{mean,max}, mismatch/capped_fraction (weights other than ρ).
+    of KL(engine ‖ learner) in nats, mismatch/logprob_diff_{mean,max}, mismatch/capped_fraction (ρ out of bounds).
     Raises ValueError on a cap that is not positive.
     """
     if cap is not None and cap <= 0:
@@ -222,9 +226,16 @@ def importance_weights(
     if cap is None:
         weights, capped = torch.ones_like(ratio), torch.zeros_like(valid)
     else:
-        within = ~(ratio > cap) if kind == "truncated" else (ratio >= 1.0 / cap) & (ratio <= cap)
+        of_level = ratio
+        if level != "token":
+            lengths = valid.sum(-1, keepdim=True).clamp(min=1) if level == "geometric" else 1
+            log_ratio = (x.sum(-1, keepdim=True) / lengths).expand_as(x)
+            of_level = log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+        least = 1.0 / cap if floor is None else floor
+        within = ~(of_level > cap) if kind == "truncated" else (of_level >= least) & (of_level <= cap)
         # A NaN is within: the loss is NaN too, and the step is skipped and counted.
-        weights, capped = torch.where(within, ratio, cap if kind == "truncated" else 0.0), ~within
+        kept = torch.ones_like(ratio) if kind == "rejected" else of_level
+        weights, capped = torch.where(within, kept, cap if kind == "truncated" else 0.0), ~within
     measured = {
         "mismatch/ratio_mean": masked_mean(ratio, mask),
         "mismatch/ratio_max": ratio.masked_fill(~valid, -math.inf).max() if any_valid else mask.sum(),

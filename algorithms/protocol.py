@@ -30,7 +30,7 @@ TENSOR_FIELDS: dict[str, tuple[str, ...]] = {
         *("responses", "response_mask", "engine_log_probs"),  # from rollouts
         *("old_log_probs", "ref_log_probs", "exact_kl", "entropies", "values"),  # from the learner's experience
         *("hwe_mask", "token_level_scores", "token_level_rewards", "kl_coefs"),  # from shaping, as are the next
-        *("advantages", "returns", "importance_weights"),
+        *("advantages", "returns", "importance_weights", "entropy_coefs"),
         "chosen",  # from the learner's update
     ),
 }

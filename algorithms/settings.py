@@ -67,7 +67,8 @@ KLKind = Literal["kl", "abs", "mse", "low_var_kl", "full"]
 KLMode = Literal["anchored", "compound"]
 RelaxScope = Literal["token", "window"]
 LossAvgMode = Literal["token", "seq", "constant"]
-ImportanceWeights = Literal["truncated", "masked"]
+ImportanceWeights = Literal["truncated", "masked", "rejected"]
+ImportanceLevel = Literal["token", "sequence", "geometric"]
 Order = Literal["entropy", "maskgit_plus", "topk_margin", "origin"]
 
 
@@ -103,6 +104,25 @@ class EntropySettings(Strict):
     """Weight of the past in the moving average of the batch threshold."""
     trigger_tokens: str | None = None
     """File with one token a line; only these count as HWE tokens. None: every token."""
+
+
+class EntropyBonusSettings(Strict):
+    """An entropy bonus in the loss."""
+
+    coef: float = Field(0.0, ge=0, le=1)
+    """Coefficient of the tokens' mean entropy (nats), which is added to the objective; with a target, at the start."""
+    target: float | None = Field(None, gt=0)
+    """Adaptive: after a batch of less entropy (nats a token) the coefficient rises by `step`, else it falls, and it
+    acts only on batches of at most this entropy. None: the coefficient stays. 0 and None: no bonus."""
+    step: float = Field(0.005, gt=0, le=1)
+    """Change of the adaptive coefficient."""
+    share: float = Field(1.0, gt=0, le=1)
+    """Only this share of a batch's tokens, those of highest entropy, get the bonus."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is one."""
+        return self.coef > 0 or self.target is not None
 
 
 class AepoSettings(Strict):
@@ -186,10 +206,10 @@ class AdvantageSettings(Strict):
     """How rewards become advantages."""
 
     estimator: str = "grpo"
-    """grpo, rloo (compare within a prompt's group), remax (with its greedy answer), gae (with a critic),
-    reinforce_plus_plus, or path/to/file.py:Name (docs/extending.md)."""
+    """grpo, gdpo, maxrl, pass_at_k, rloo (compare within a prompt's group), remax (with its greedy answer), gae (with a
+    critic), reinforce_plus_plus, or path/to/file.py:Name (docs/extending.md)."""
     settings: dict[str, Any] = Field({})
-    """Settings of an estimator in a file of yours."""
+    """Settings of pass_at_k, or of an estimator in a file of yours."""
     norm_by_std: bool = True
     """grpo: divide by the group's standard deviation. False is Dr.GRPO."""
     gamma: float = Field(1.0, gt=0, le=1)
@@ -222,11 +242,24 @@ class PolicySettings(Strict):
     """Bound of the importance weights ρ = π_learner/π_engine that correct for stale samples (rollout.max_staleness) and
     for the engine's own rounding; None: ρ is only measured."""
     importance_weights: ImportanceWeights = "truncated"
-    """truncated: min(ρ, cap). masked: ρ where 1/cap ≤ ρ ≤ cap; other tokens do not count (needs a cap above 1)."""
+    """truncated: min(ρ, cap). masked: ρ where floor ≤ ρ ≤ cap; other tokens do not count. rejected: the same tokens do
+    not count, the others as they are. Tokens that do not count stay in the divisor of the aggregation."""
+    importance_level: ImportanceLevel = "token"
+    """Whose ratio ρ is: the token's; the product over its response (sequence), which is unbiased and varies most; or
+    the geometric mean over its response, for rejecting with a cap near 1 (1.001)."""
+    importance_floor: float | None = Field(None, gt=0)
+    """The floor of masked and rejected (IcePop: .5 with a cap of 5). None: 1/cap."""
     old_log_probs: Literal["learner", "engine"] = "learner"
     """What the ratio is taken against: the learner's own log-probs before the update, or those that the engine sampled
     with. engine: no pass before the update, which is a sixth of a step; entropies are then estimated by −log p of the
     sampled tokens, so it is for algorithms without AEPO, KL and critic."""
+
+
+class PassAtKSettings(Strict):
+    """pass_at_k."""
+
+    k: int = Field(4, ge=1, le=MOST)
+    """Responses of which one must be right; at most rollout.n."""
 
 
 class CispoSettings(Strict):

@@ -6,6 +6,7 @@ from algorithms.settings import (
     AdvantageSettings,
     AepoSettings,
     DifficultySettings,
+    EntropyBonusSettings,
     EntropySettings,
     FilterSettings,
     KLSettings,
@@ -61,6 +62,7 @@ class AlgorithmConfig(Strict):
 
     difficulty: DifficultySettings = DifficultySettings()
     entropy: EntropySettings = EntropySettings()
+    entropy_bonus: EntropyBonusSettings = EntropyBonusSettings()
     aepo: AepoSettings = AepoSettings()
     overlong: OverlongSettings = OverlongSettings()
     filter: FilterSettings = FilterSettings()

@@ -29,6 +29,7 @@ from algorithms.settings import (
     DppoSettings,
     GmpoSettings,
     KlCovSettings,
+    PassAtKSettings,
     SapoSettings,
     VespoSettings,
 )
@@ -118,6 +119,9 @@ ESTIMATORS = Kind(
     "algorithm.advantage", "estimator", "an advantage estimator", ("estimate",),
     {
         "grpo": "algorithms.estimators:grpo",
+        "gdpo": "algorithms.estimators:gdpo",
+        "maxrl": "algorithms.estimators:maxrl",
+        "pass_at_k": "algorithms.estimators:pass_at_k",
         "rloo": "algorithms.estimators:rloo",
         "rloo_by_turn": "algorithms.estimators:rloo_by_turn",
         "reinforce_plus_plus": "algorithms.estimators:reinforce_plus_plus",
@@ -127,9 +131,10 @@ ESTIMATORS = Kind(
     {
         "needs_values": (False, {"gae": True}),
         "needs_greedy": (False, {"remax": True}),
-        "within_group": (False, {"grpo": True, "rloo": True}),
+        "within_group": (False, dict.fromkeys(("grpo", "gdpo", "maxrl", "pass_at_k", "rloo"), True)),
         "by_turn": (False, {"rloo_by_turn": True}),
     },
+    own_settings={"pass_at_k": PassAtKSettings},
 )  # fmt: skip
 """needs_values: trains a critic; needs_greedy: one extra greedy answer per prompt; within_group: compares the samples
 of a prompt, so that a prompt's second turns may join them; by_turn: the rewards of an episode's turns are where they

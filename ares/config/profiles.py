@@ -1,11 +1,13 @@
 """Profiles: YAML files with `extends`, dotted overrides on top of them, and which settings change results.
 
 Covered: loading `profiles/NAME.yaml` (or a path) into a checked configuration, with errors that name file and field;
-the fingerprint. Not covered: the settings themselves, their bounds and reasons (ares/config/run.py).
+presets, which are words for a published algorithm; the fingerprint. Not covered: the settings themselves, their bounds
+and reasons (ares/config/run.py).
 """
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, get_origin
@@ -21,6 +23,8 @@ from ares.config.strict import NO_EFFECT, ONLY_ROUNDING, ConfigError, explain, n
 from ares.config.yaml_files import NOT_YAML, parsed, read_yaml, why_not_yaml
 
 PROFILES = CHECKOUT / "profiles"
+PRESETS = PROFILES / "algorithms"
+"""`algorithm: dapo`, or algorithm=dapo, stands for all of the section that dapo.yaml in here has, and defaults."""
 Override = Annotated[str, "section.field=value"]
 
 
@@ -100,12 +104,25 @@ def _read(profile: str, seen: list[str]) -> tuple[dict[str, Any], list[str]]:
     if not isinstance(settings, dict):
         raise ConfigError(f"{path}: a profile is a mapping of sections, this is a {type(settings).__name__}")
     parent = settings.pop("extends", None)
+    word = settings.get("algorithm")
+    if isinstance(word, str):
+        settings["algorithm"] = _preset(word)
     if parent is None:
         return settings, [path.name]
     if not isinstance(parent, str):
         raise ConfigError(f"{path}: extends: {parent!r} is neither a profile's name nor the path of one")
     beneath, chain = _read(parent, [*seen, str(path)])
+    if isinstance(word, str):
+        beneath.pop("algorithm", None)
     return _merge(beneath, settings), [path.name, *chain]
+
+
+def _preset(name: str) -> Any:
+    """The section `algorithm` that a word stands for. Raises ConfigError."""
+    names = sorted(path.stem for path in PRESETS.glob("*.yaml"))
+    if name not in names:
+        raise ConfigError(f"algorithm: {name!r} is neither a section nor a preset ({nearest(name, names)})")
+    return read_yaml(PRESETS / f"{name}.yaml")
 
 
 def _merge(beneath: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -118,7 +135,8 @@ def _merge(beneath: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 def _resolve(settings: dict[str, Any], overrides: list[Override] | None, source: str, trains: bool = True) -> Config:
     """Settings with overrides laid over them, validated; extensions are opened, and contradictions refused."""
-    for override in overrides or []:
+    # A preset first, wherever it stands: it is the whole section.
+    for override in sorted(overrides or [], key=lambda each: re.fullmatch(r"algorithm=\w+", each) is None):
         _lay_over(settings, override)
     config = from_dict(settings, source)
     try:
@@ -148,6 +166,8 @@ def _lay_over(settings: dict[str, Any], override: Override) -> None:
         place[field] = _value(text, path)
     except NOT_YAML as error:
         raise ConfigError(f"Override {override!r:.200}: the value is not YAML: {why_not_yaml(error)}") from error
+    if path == "algorithm" and isinstance(place[field], str):
+        place[field] = _preset(place[field])
 
 
 def _value(text: str, setting: str) -> Any:

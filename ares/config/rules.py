@@ -20,7 +20,10 @@ def contradictions(config: Config, trains: bool = True) -> list[str]:
 
     trains: False for what only samples, as an evaluation.
     """
-    topics = (_ranges, _watch, _kl, _learner, _sampling, _second_turns, _families, _code, _functions, _episodes)
+    topics = (
+        *(_ranges, _watch, _kl, _learner, _advantages, _sampling),
+        *(_second_turns, _families, _code, _functions, _episodes),
+    )
     return [told for topic in (*topics, *([_training] if trains else [])) for told in topic(config)]
 
 
@@ -77,12 +80,21 @@ def _learner(config: Config) -> Iterator[str]:
         yield f"learner.global_batch_prompts ({learner.global_batch_prompts}) must divide rollout.prompts ({prompts})"
     if learner.sharded and learner.offload_optimizer:
         yield "learner: offload_optimizer is for whole weights: with sharded=true more ranks hold less each"
+    if (learner.schedule == "constant") != (learner.decay_steps is None):
+        yield f"learner: decay_steps is for schedule=linear and cosine, which need it (schedule={learner.schedule})"
+    if learner.optimizer == "muon" and (learner.sharded or lora is not None):
+        yield "learner.optimizer=muon needs whole matrices: neither learner.sharded nor model.lora"
     if lora is not None and (not lora.targets or {"lm_head", "embed_tokens"} & set(lora.targets)):
         yield "model.lora: targets are linear layers of the decoder, at least one; lm_head and embed_tokens are not"
     if policy.ratio == "sequence" and policy.loss in POLICY_LOSSES.builtin and policy.loss != "ppo":
         yield f"algorithm.policy: ratio=sequence (GSPO) is for loss=ppo; {policy.loss} has a ratio of its own"
-    if policy.importance_weights == "masked" and (policy.importance_cap is None or policy.importance_cap <= 1):
-        yield "algorithm.policy: importance_weights=masked keeps 1/importance_cap to importance_cap, which is above 1"
+    cap, floor, kind = policy.importance_cap, policy.importance_floor, policy.importance_weights
+    if kind == "truncated":
+        if floor is not None:
+            yield "algorithm.policy: importance_floor is for importance_weights=masked or rejected"
+    elif cap is None or (1 / cap if floor is None else floor) >= cap:
+        least = "1/importance_cap" if floor is None else "importance_floor"
+        yield f"algorithm.policy: importance_weights={kind} keeps {least} to importance_cap, which must be higher"
     if policy.old_log_probs == "engine" and (
         config.algorithm.aepo.enabled
         or config.algorithm.kl.placement != "none"
@@ -94,6 +106,16 @@ def _learner(config: Config) -> Iterator[str]:
             "algorithm.policy.old_log_probs=engine leaves out the learner's pass before the update, which exact "
             "entropies (aepo.enabled), KL (kl.placement), values (gae), masked diffusion and rollout.max_staleness need"
         )
+
+
+def _advantages(config: Config) -> Iterator[str]:
+    advantage, algorithm = config.algorithm.advantage, config.algorithm
+    if advantage.estimator in ("maxrl", "pass_at_k") and algorithm.aepo.enabled:
+        yield f"algorithm.advantage: {advantage.estimator} is for rewards 0 and 1: set algorithm.aepo.enabled=false"
+    if advantage.estimator == "gdpo" and algorithm.kl.placement == "reward":
+        yield "algorithm.advantage: gdpo compares each part of the reward, and KL is not one: set kl.placement=loss"
+    if advantage.estimator == "pass_at_k" and (k := advantage.settings.get("k", 1)) > config.rollout.n:
+        yield f"algorithm.advantage.settings.k ({k}) must be at most rollout.n ({config.rollout.n})"
 
 
 def _sampling(config: Config) -> Iterator[str]:
@@ -149,6 +171,8 @@ def _families(config: Config) -> Iterator[str]:
                 "a masked-diffusion model's log-probs under coupled masks are not those it was sampled with: "
                 "set algorithm.policy.importance_cap=null and rollout.max_mismatch=null"
             )
+        if algorithm.entropy_bonus.is_on:
+            yield "algorithm.entropy_bonus needs a distribution of each sampled token, which masked diffusion lacks"
         if algorithm.advantage.needs_values or exact_kl:
             yield "masked-diffusion models have no critic (estimator=gae) and no exact KL (penalty=full)"
     elif config.validation.few_steps is not None:

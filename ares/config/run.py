@@ -73,13 +73,27 @@ class LearnerConfig(Strict):
     """The optimiser."""
 
     lr: float = Field(1e-6, gt=0, le=1)
-    """AdamW's learning rate after warm-up; constant."""
+    """Learning rate after warm-up."""
     warmup_steps: int = Field(0, ge=0, le=MOST)
     """Optimiser steps over which the rate rises linearly."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """How the rate falls to final_lr, from optimiser step decay_start on, over decay_steps. A late decay_start makes
+    it warm-up, stable, decay (WSD)."""
+    decay_start: int = Field(0, ge=0, le=MOST)
+    """Optimiser steps before the rate falls; the warm-up at least."""
+    decay_steps: int | None = Field(None, ge=1, le=MOST)
+    """Optimiser steps over which it falls. Not derived from train.steps, so that a run may be made longer."""
+    final_lr: float = Field(0.0, ge=0, le=1)
+    """The rate that it falls to, as a share of lr."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """muon: Muon for the matrices of the policy's layers, AdamW for the rest of it (embeddings, head, norms, biases)
+    and for the critic, at one rate."""
     betas: tuple[Decay, Decay] = (0.9, 0.999)
     """AdamW's moving averages."""
     weight_decay: float = Field(0.01, ge=0)
-    """AdamW's decoupled decay."""
+    """Decoupled decay."""
+    decay_vectors: bool = True
+    """Also of norms and biases, whose values it draws to zero. False is what most trainers do."""
     max_grad_norm: float = Field(1.0, gt=0)
     """Gradients are scaled down to this norm."""
     global_batch_prompts: int = Field(8, ge=1, le=MOST)

@@ -123,7 +123,7 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> dict[str, Tensor]:
-    """AdamW's moments and step counts as `key/parameter name`."""
+    """An optimiser's moments and step counts as `key/parameter name`."""
     return {
         f"{key}/{name}": value
         for name, parameter in model.named_parameters()
@@ -132,15 +132,16 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: torch.nn.Module) 
 
 
 def load_optimizer(folder: Path, name: str, optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
-    """Replace AdamW's moments and step counts with the written ones."""
+    """Replace an optimiser's moments and step counts with the written ones."""
     kept = _shards(folder / name) if (folder / name).is_dir() else load_file(_file(folder, name))
     optimizer.state.clear()
     fused = optimizer.defaults.get("fused")  # its kernel needs the step count on the device
-    for parameter_name, parameter in model.named_parameters():
-        if f"step/{parameter_name}" in kept:
-            optimizer.state[parameter] = {
-                "step": torch.zeros((), device=parameter.device if fused else "cpu"),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
-            }
+    parameters = dict(model.named_parameters())
+    for key, _, parameter_name in (each.partition("/") for each in kept):
+        if (parameter := parameters.get(parameter_name)) is None:
+            continue
+        if key == "step":
+            optimizer.state[parameter][key] = torch.zeros((), device=parameter.device if fused else "cpu")
+        else:
+            optimizer.state[parameter][key] = torch.zeros_like(parameter)
     read_into(folder, name, optimizer_tensors(optimizer, model))

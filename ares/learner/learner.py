@@ -25,7 +25,7 @@ from algorithms.protocol import DataProto
 from ares.config import Config
 from ares.learner import checkpoints
 from ares.learner.objective import Means, MicroBatch, Objective
-from ares.learner.optimizer import adamw, move_moments, take_step
+from ares.learner.optimizer import adamw, learning_rate, move_moments, muon, take_step
 from ares.learner.ranks import Ranks
 from ares.models import (
     Critic,
@@ -77,7 +77,8 @@ class Learner:
         self.objective = Objective(config, self.policy, self.reference, self.critic)
         if self.sharded:
             self._shard()
-        self.optimizer = adamw(self.policy.model, config.learner.lr, config.learner)
+        make = muon if config.learner.optimizer == "muon" else adamw
+        self.optimizer = make(self.policy.model, config.learner.lr, config.learner)
         self.critic_optimizer = adamw(self.critic, config.learner.critic_lr, config.learner) if self.critic else None
         self.version = 0
         self.optimizer_steps = 0
@@ -216,7 +217,7 @@ class Learner:
         self._sync_reference()
         self._release_memory()
         metrics = means.means() | {
-            "actor/lr": self._learning_rate(self.config.learner.lr, max(self.optimizer_steps, 1)),
+            "actor/lr": learning_rate(self.config.learner, self.config.learner.lr, max(self.optimizer_steps, 1)),
             "actor/skipped_updates": float(skipped),
             "actor/optimizer_steps": float(self.optimizer_steps),
         }
@@ -269,9 +270,10 @@ class Learner:
             return None
         means.add(losses | norms, 1.0)
         self.optimizer_steps += 1
-        take_step(self.optimizer, self._learning_rate(self.config.learner.lr, self.optimizer_steps))
+        own, step = self.config.learner, self.optimizer_steps
+        take_step(self.optimizer, learning_rate(own, own.lr, step))
         if self.critic_optimizer:
-            take_step(self.critic_optimizer, self._learning_rate(self.config.learner.critic_lr, self.optimizer_steps))
+            take_step(self.critic_optimizer, learning_rate(own, own.critic_lr, step))
         if controller:
             (difficulty,) = batch.require("difficulty")
             controller.update(BatchKL.of(row_kls, difficulty))
@@ -312,11 +314,6 @@ class Learner:
             for name, value in shares.items():
                 total[name] = total.get(name, 0.0) + value
         return whole, total
-
-    def _learning_rate(self, peak: float, step: int) -> float:
-        """Learning rate of an optimiser step, counted from 1."""
-        warmup = self.config.learner.warmup_steps
-        return peak * min(1.0, step / warmup) if warmup else peak
 
     def _clip(self, model: torch.nn.Module) -> float:
         """Sum gradients over ranks and clip their norm; returns the norm before clipping."""

@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from algorithms.entropy_bonus import entropy_bonus_loss
 from algorithms.keys import derive_seed
 from algorithms.kl_controllers import KLController
 from algorithms.losses import (
@@ -103,7 +104,8 @@ class Objective:
 
         Their metrics go into `means`. compares: measure the mismatch, too.
         """
-        log_probs = part.columns(self.policy.token_log_probs(part.tensors, self.config.rollout.temperature).log_probs)
+        own = self.policy.token_log_probs(part.tensors, self.config.rollout.temperature)
+        log_probs = part.columns(own.log_probs)
         chosen = part["chosen"] if self.chooses else None
         tokens = PolicyTokens(part["old_log_probs"], log_probs, part["advantages"], part.mask, chosen)
         loss, metrics = policy_loss(self.surrogate, tokens, part["importance_weights"], **averaging)
@@ -115,6 +117,15 @@ class Objective:
             _, mismatch = importance_weights(log_probs.detach(), part["old_log_probs"], part.mask, None)
             means.add({name: mismatch[name] for name in MISMATCH}, float(part.mask.sum()))
         terms = {"actor/pg_loss": loss}
+        if self.config.algorithm.entropy_bonus.is_on:
+            terms["actor/entropy_bonus"] = entropy_bonus_loss(
+                log_probs,
+                part["old_log_probs"],
+                part.columns(own.entropies),
+                part["entropy_coefs"],
+                part.mask,
+                **averaging,
+            )
         if self.config.algorithm.kl.placement == "loss" and self.reference is not None:
             terms["actor/kl_loss"] = self._kl_loss(part, self.reference, log_probs, controller, averaging)
         if self.critic is not None:

@@ -41,6 +41,7 @@ FIRST_USE = {
     "model.lora": UPDATE, "model.train_vision": UPDATE, "model.gradient_checkpointing": UPDATE, "learner": UPDATE,
     "algorithm.policy": UPDATE, "algorithm.kl.reference_sync": UPDATE,
     "algorithm.policy.importance_cap": "shape", "algorithm.policy.importance_weights": "shape",
+    "algorithm.policy.importance_level": "shape", "algorithm.policy.importance_floor": "shape",
     "validation": UPDATE, "data.validation": UPDATE, "data.validation_split": UPDATE,
     "model.path": ALIKE, "data.train": ALIKE,  # what lies there is compared
     "learner.micro_batch_tokens": ALIKE, "learner.device": ALIKE, "learner.threads": ALIKE, "learner.ranks": ALIKE,
@@ -88,6 +89,7 @@ def earlier_uses(before: Config, after: Config) -> dict[str, dict[str, bool]]:
         WEIGHTS: {
             "model.lora": True,
             "model.train_vision": after.model.lora is not None,
+            "learner.optimizer": True,
             "algorithm.advantage.estimator": lacks_values,
             "algorithm.kl.reference_sync": other_reference,
             "algorithm.kl.placement": other_reference,

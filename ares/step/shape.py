@@ -21,8 +21,9 @@ from algorithms.kl import BatchKL, compute_kl, masked_kl, penalized_rewards, sec
 from algorithms.losses import importance_weights
 from algorithms.protocol import DataProto
 from ares.config import ESTIMATORS, Config
+from ares.grading import SCORE
 from ares.step.collate import readable_rows
-from ares.step.metrics import batch_metrics, function_metrics
+from ares.step.metrics import OF_A_FUNCTION, batch_metrics, function_metrics
 from ares.step.rewards import PART, observe_tests, reward_parts
 from ares.step.rows import scored_rows
 from ares.step.state import Counters, RunState
@@ -78,21 +79,27 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     batch.batch["token_level_scores"] = scores
 
     metrics = _kl(batch, state, config)
-    overlong = config.algorithm.overlong
+    overlong, policy = config.algorithm.overlong, config.algorithm.policy
     learnt = torch.from_numpy(scored & ~truncated if overlong.mask_truncated else scored)
     counts = learnt if overlong.leaves_out_truncated else torch.from_numpy(scored)
-    advantages, returns = _advantages(batch, counts, config)
+    advantages, returns = _advantages(batch, counts, parts, config)
     batch.batch["advantages"], batch.batch["returns"] = advantages, returns
     weights, mismatch = importance_weights(
         batch.tensor("old_log_probs"),
         batch.tensor("engine_log_probs"),
         batch.tensor("response_mask"),
-        config.algorithm.policy.importance_cap,
-        config.algorithm.policy.importance_weights,
+        policy.importance_cap,
+        policy.importance_weights,
+        policy.importance_level,
+        policy.importance_floor,
     )
     batch.batch["importance_weights"] = weights
-    if config.algorithm.policy.old_log_probs == "learner":  # else the update measures the mismatch
+    if policy.old_log_probs == "learner":  # else the update measures the mismatch
         metrics |= mismatch
+    if state.bonus is not None:
+        batch.batch["entropy_coefs"] = state.bonus.coefficients(
+            batch.tensor("entropies"), batch.tensor("response_mask")
+        )
     metrics = state.metrics() | metrics | batch_metrics(batch, rewards, parts)
     if state.beta is not None:  # what the loss applies
         for bucket, beta in zip(BUCKETS, state.beta.coefficients(BUCKETS), strict=True):
@@ -200,8 +207,17 @@ def _token_kl(batch: DataProto, config: Config) -> Tensor:
     return compute_kl(batch.tensor("old_log_probs"), batch.tensor("ref_log_probs"), penalty)
 
 
-def _advantages(batch: DataProto, counts: Tensor, config: Config) -> tuple[Tensor, Tensor]:
+def _advantages(
+    batch: DataProto, counts: Tensor, parts: dict[str, np.ndarray], config: Config
+) -> tuple[Tensor, Tensor]:
     estimator: AdvantageEstimator = ESTIMATORS.make(config.algorithm.advantage)
+    scores = {
+        name.removeprefix(OF_A_FUNCTION): values.astype(float)
+        for name, values in batch.non_tensor_batch.items()
+        if name.startswith(OF_A_FUNCTION)
+    }
+    if scores:  # of functions, of which the part `score` is the weighted sum
+        parts = {name: values for name, values in parts.items() if name != SCORE} | scores
     return estimator.estimate(
         RewardedBatch(
             rewards=batch.tensor("token_level_rewards"),
@@ -209,6 +225,8 @@ def _advantages(batch: DataProto, counts: Tensor, config: Config) -> tuple[Tenso
             groups=batch.non_tensor_batch["uid"],
             counts=counts,
             batch=batch,
+            parts=parts,
+            weights=config.reward.weight_of if scores else {},
         )
     )
 

@@ -12,6 +12,7 @@ import pandas as pd
 from algorithms.curriculum import Curriculum
 from algorithms.difficulty import DifficultyTracker, difficulty_bucket
 from algorithms.entropy import ThresholdTracker
+from algorithms.entropy_bonus import EntropyBonus
 from algorithms.kl_controllers import KLController
 from ares.config import Config
 from ares.data import Cursor, level_of
@@ -56,6 +57,7 @@ class RunState:
     cursor: Cursor
     tests: RunningPassRates | None = None
     curriculum: Curriculum | None = None
+    bonus: EntropyBonus | None = None
     planned: list[list[str]] = field(default_factory=list)
     """The prompts that the next steps draw first, as far as chosen (rollout.max_staleness)."""
     counters: Counters = field(default_factory=Counters)
@@ -65,6 +67,7 @@ class RunState:
     def initial(cls, config: Config, train_size: int) -> "RunState":
         """The state before the bootstrap."""
         settings, kl, rising = config.algorithm.difficulty, config.algorithm.kl, config.data.curriculum
+        bonus = config.algorithm.entropy_bonus
         return cls(
             step=-1,
             difficulty=DifficultyTracker(settings, config.train.seed if settings.shuffled else None),
@@ -74,6 +77,7 @@ class RunState:
             cursor=Cursor(config.train.seed, train_size),
             tests=running_pass_rates(config),
             curriculum=Curriculum(rising, len(config.data.levels)) if rising is not None else None,
+            bonus=EntropyBonus(bonus) if bonus.is_on else None,
         )
 
     @classmethod
@@ -91,7 +95,8 @@ class RunState:
                 run.tests.follow(before.tests)
         run.step = state["step"]
         for name, part in run._parts().items():
-            part.load_state_dict(state[name])
+            if name != "bonus" or name in state:  # a fork may begin one
+                part.load_state_dict(state[name])
         run.counters = Counters(**state["counters"])
         run.evaluations = [Evaluation(**evaluation) for evaluation in state["evaluations"]]
         run.planned = [list(ids) for ids in state.get("planned", [])]  # only with rollout.max_staleness
@@ -99,7 +104,7 @@ class RunState:
 
     def _parts(self) -> dict[str, Any]:
         """What has a state of its own, as far as the configuration has it."""
-        names = ("difficulty", "threshold", "kl", "beta", "cursor", "tests", "curriculum")
+        names = ("difficulty", "threshold", "kl", "beta", "cursor", "tests", "curriculum", "bonus")
         return {name: part for name in names if (part := getattr(self, name)) is not None}
 
     def state_dict(self) -> dict[str, Any]:

@@ -200,13 +200,14 @@ def doctor(
 
 @app.command()
 def profiles() -> None:
-    """The shipped profiles."""
+    """The shipped profiles, and presets of their section `algorithm`."""
     from ares.config import PROFILES, profile_names
 
-    names = profile_names()
-    column = max(map(len, names))
-    for name in names:
-        lines = (PROFILES / f"{name}.yaml").read_text().splitlines()
+    files = {name: PROFILES / f"{name}.yaml" for name in profile_names()}
+    files |= {f"algorithm={path.stem}": path for path in sorted((PROFILES / "algorithms").glob("*.yaml"))}
+    column = max(map(len, files))
+    for name, path in files.items():
+        lines = path.read_text().splitlines()
         comment = " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines))
         console.print(f"[bold]{name:{column}s}[/]  {comment.partition('. ')[0].rstrip('.')}.")
     next_step("ares train NAME, or ares new MINE --from NAME")

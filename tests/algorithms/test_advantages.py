@@ -1,6 +1,8 @@
 """Advantage estimators."""
 
 import math
+from itertools import combinations
+from statistics import mean, stdev
 
 import pytest
 import torch
@@ -172,6 +174,80 @@ def test_equal_returns_are_whitened_to_nothing(reward):
     assert advantages.abs().max() < 1e-5
     advantages, _ = adv.compute_gae_advantage_return(rewards, torch.zeros(64, 512), mask, 1.0, 1.0)
     assert advantages.abs().max() < 1e-5
+
+
+RIGHT = [1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1]
+UID = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+
+
+def outcome(rewards):
+    return torch.tensor(rewards, dtype=torch.float32)[:, None], torch.ones(len(rewards), 1), UID
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 9])
+def test_pass_at_k_is_what_all_draws_of_k_responses_give(k):
+    """Each draw has advantage (any right − R̄)/σ over all draws; a response has the mean of the draws that hold it."""
+    advantages, _ = adv.compute_pass_at_k_outcome_advantage(*outcome(RIGHT), k)
+    for group in range(3):
+        rows = [row for row in range(12) if UID[row] == group]
+        draws = list(combinations(rows, min(k, 4)))
+        passed = [float(any(RIGHT[row] for row in draw)) for draw in draws]
+        average = mean(passed)
+        sigma = math.sqrt(average * (1 - average))
+        for row in rows:
+            own = (
+                [(value - average) / sigma for draw, value in zip(draws, passed, strict=True) if row in draw]
+                if sigma
+                else [0]
+            )
+            assert advantages[row, 0].item() == pytest.approx(mean(own), abs=1e-6)
+
+
+def test_pass_at_1_is_grpo_with_the_deviation_of_the_group_itself():
+    advantages, _ = adv.compute_pass_at_k_outcome_advantage(*outcome(RIGHT), 1)
+    grpo, _ = adv.compute_grpo_outcome_advantage(*outcome(RIGHT), eps=0.0)
+    torch.testing.assert_close(advantages, grpo.nan_to_num() * math.sqrt(4 / 3))
+
+
+def test_maxrl_divides_by_the_mean_of_the_group():
+    advantages, _ = adv.compute_maxrl_outcome_advantage(*outcome(RIGHT))
+    expected = [1, -1, -1, 1, 0, 0, 0, 0, -1, 1 / 3, 1 / 3, 1 / 3]
+    assert advantages[:, 0].tolist() == pytest.approx(expected)
+
+
+def test_gdpo_tells_apart_what_grpo_takes_for_the_same():
+    """(right, brief) of 0 + 1 and 1 + 0 have one sum; normalised apart, the rarer of both is worth more."""
+    right, brief = RIGHT, [0, 1, 1, 0, 1, 0, 0, 1, 1, 1, 1, 0]
+    parts = {name: torch.tensor(values, dtype=torch.float64) for name, values in (("right", right), ("brief", brief))}
+    weights, mask = {"brief": 0.5}, torch.ones(12, 2)
+    advantages, _ = adv.compute_gdpo_outcome_advantage(parts, weights, mask, UID)
+    summed = []
+    for row in range(12):
+        rows = [other for other in range(12) if UID[other] == UID[row]]
+        total = 0.0
+        for values, weight in ((right, 1.0), (brief, 0.5)):
+            own = [values[other] for other in rows]
+            total += weight * (values[row] - mean(own)) / (stdev(own) + 1e-6)
+        summed.append(total)
+    white = [(value - mean(summed)) / stdev(summed) for value in summed]
+    assert advantages[:, 1].tolist() == pytest.approx(white, abs=1e-5)
+    assert advantages[8, 0] != pytest.approx(advantages[11, 0].item())  # 0 + 1 and 1 + 0
+
+
+@pytest.mark.parametrize(
+    "estimate",
+    [
+        lambda *a, **k: adv.compute_pass_at_k_outcome_advantage(*a, 2, **k),
+        adv.compute_maxrl_outcome_advantage,
+        lambda r, m, u, **k: adv.compute_gdpo_outcome_advantage({"a": r.double()[:, 0]}, {}, m, u, **k),
+    ],
+)
+def test_a_row_that_does_not_count_has_no_advantage_and_changes_no_other(estimate):
+    rewards = outcome([*RIGHT, 1])[0]
+    counts = torch.tensor([True] * 12 + [False])
+    advantages, _ = estimate(rewards, torch.ones(13, 1), [*UID, 0], row_mask=counts)
+    alone, _ = estimate(*outcome(RIGHT))
+    torch.testing.assert_close(advantages, torch.cat([alone, torch.zeros(1, 1)]))
 
 
 def test_degenerate_batches():

@@ -167,15 +167,33 @@ def test_importance_weights_are_capped_and_measured(seed, cap):
     assert none["mismatch/kl"] == none["mismatch/logprob_diff_max"] == 0
 
 
+def naive_weights(log_ratios, cap, kind, level, floor):
+    """The weights of one response's tokens, from their ln ρ."""
+    if level == "sequence":
+        log_ratios = [sum(log_ratios)] * len(log_ratios)
+    if level == "geometric":
+        log_ratios = [sum(log_ratios) / len(log_ratios)] * len(log_ratios)
+    ratios = [math.exp(x) for x in log_ratios]
+    if kind == "truncated":
+        return [min(ratio, cap) for ratio in ratios]
+    return [(1.0 if kind == "rejected" else ratio) if floor <= ratio <= cap else 0.0 for ratio in ratios]
+
+
+@pytest.mark.parametrize("level", ["token", "sequence", "geometric"])
+@pytest.mark.parametrize("kind", ["truncated", "masked", "rejected"])
 @quick
-@given(seeds, st.floats(1.05, 5))
-def test_masked_importance_weights_are_the_ratio_within_the_cap_and_nothing_beyond(seed, cap):
+@given(seeds, st.floats(1.05, 5), st.one_of(st.none(), st.floats(0.1, 1.0)))
+def test_importance_weights_of_every_kind_and_level(level, kind, seed, cap, floor):
     old, engine, _, mask = batch(seed)
-    weights, metrics = losses.importance_weights(old, engine, mask, cap, "masked")
-    ratio = (old - engine).exp()[mask > 0]
-    inside = (ratio >= 1 / cap) & (ratio <= cap)
-    torch.testing.assert_close(weights[mask > 0], torch.where(inside, ratio, 0.0))
-    assert metrics["mismatch/capped_fraction"] == pytest.approx(float((~inside).float().mean()), abs=1e-6)
+    weights, metrics = losses.importance_weights(old, engine, mask, cap, kind, level, floor)
+    least, expected = 1 / cap if floor is None else floor, []
+    for row in range(len(mask)):
+        log_ratios = (old - engine)[row][mask[row] > 0].tolist()
+        expected += naive_weights(log_ratios, cap, kind, level, least)
+    assert weights[mask > 0].tolist() == pytest.approx(expected, rel=1e-5)
+    assert (weights[mask == 0] == 1).all()
+    beyond = [weight == (cap if kind == "truncated" else 0.0) for weight in expected]
+    assert metrics["mismatch/capped_fraction"] == pytest.approx(sum(beyond) / len(beyond), abs=1e-6)
 
 
 def test_importance_weights_scale_the_loss_without_gradient():

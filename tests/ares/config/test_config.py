@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ares.config import (
+    PROFILES,
     ConfigError,
     differences,
     fingerprint,
@@ -15,6 +17,7 @@ from ares.config import (
     result_settings,
     sections,
 )
+from ares.config.algorithm import AlgorithmConfig
 from ares.config.run import LoraConfig
 
 VERPO = "{alpha: 1, sigma: 1, delta: 1, gamma: 0.1, beta: 1}"
@@ -57,6 +60,15 @@ def refusal(name: str, *overrides: str) -> str:
         ("algorithm.kl={penalty: kl, placement: loss}", "algorithm.kl: penalty=kl in the loss has"),
         ("learner={sharded: true, offload_optimizer: true}", "offload_optimizer is for whole weights"),
         ("algorithm.policy.old_log_probs=engine", "algorithm.policy.old_log_probs=engine leaves out"),
+        (
+            "algorithm.policy={importance_weights: masked, importance_cap: 1}",
+            "keeps 1/importance_cap to importance_cap",
+        ),
+        (
+            "algorithm.policy={importance_weights: rejected, importance_floor: 3}",
+            "keeps importance_floor to importance",
+        ),
+        ("algorithm.policy.importance_floor=0.5", "importance_floor is for importance_weights=masked or rejected"),
         ("algorithm.policy={loss: cispo, ratio: sequence}", "ratio=sequence (GSPO) is for loss=ppo; cispo has a ratio"),
         (
             "algorithm.policy={loss: cispo, settings: {tau: 1}}",
@@ -125,6 +137,31 @@ def test_extends_lays_a_profile_over_another_field_by_field(profile: Any) -> Non
     parent = profile(f"extends: {grandparent}\nrollout: {{n: 6}}\n", "b.yaml")
     config = load(profile(f"extends: {parent}\ntrain: {{seed: 3}}\n", "c.yaml"))
     assert (config.rollout.n, config.rollout.prompts, config.train.steps, config.train.seed) == (6, 8, 7, 3)
+
+
+PRESETS = sorted(path.stem for path in (PROFILES / "algorithms").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_is_the_whole_section_in_a_profile_and_as_an_override(preset: str, profile: Any) -> None:
+    section = load("tiny-math", [f"algorithm={preset}"]).algorithm
+    assert section == AlgorithmConfig.model_validate(
+        yaml.safe_load((PROFILES / f"algorithms/{preset}.yaml").read_text())
+    )
+    named = profile(f"extends: tiny-math\nalgorithm: {preset}\n")
+    assert load(named).algorithm == section
+
+
+def test_what_is_set_besides_a_preset_is_laid_over_it(profile: Any) -> None:
+    before = ["algorithm.policy.epochs=2", "algorithm=dapo"]
+    assert load("tiny-math", before) == load("tiny-math", before[::-1])
+    assert load("tiny-math", before).algorithm.policy.epochs == 2
+    beneath = profile("extends: tiny-math\nalgorithm: gspo\n", "beneath.yaml")
+    above = profile("extends: beneath.yaml\nalgorithm: {policy: {epochs: 3}}\n")
+    assert (load(above).algorithm.policy.ratio, load(above).algorithm.policy.epochs) == ("sequence", 3)
+    assert load(beneath, ["algorithm=dapo"]).algorithm.policy.ratio == "token"
+    contradicting = refusal("tiny-math", "algorithm=prime", "algorithm.kl.placement=loss")
+    assert "algorithm.policy.old_log_probs=engine leaves out" in contradicting
 
 
 def test_an_error_names_the_whole_chain_of_profiles(profile: Any) -> None:

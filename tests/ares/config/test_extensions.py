@@ -104,7 +104,9 @@ def test_a_wrong_setting_of_a_file_names_the_field(file: Path, setting: str, sai
 def test_an_unknown_name_lists_those_there_are_and_the_nearest(file: Path) -> None:
     said = "algorithm.advantage.estimator: '{}' is not an advantage estimator ({}), nor path/to/file.py:Name"
     assert said.format("gropo", "did you mean grpo?") in refusal("gropo")
-    assert said.format("best", "known: grpo, rloo, rloo_by_turn, reinforce_plus_plus, remax, gae") in refusal("best")
+    assert said.format(
+        "best", "known: grpo, gdpo, maxrl, pass_at_k, rloo, rloo_by_turn, reinforce_plus_plus, remax, gae"
+    ) in refusal("best")
     assert "has no 'Halve' (did you mean Halver?)" in refusal(f"{file}:Halve")
     assert "there is no Python file" in refusal(f"{file.parent}/absent.py:Halver")
     assert "is not an advantage estimator" in refusal(str(file))

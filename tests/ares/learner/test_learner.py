@@ -257,6 +257,16 @@ def test_a_loss_that_chooses_tokens_chooses_among_the_whole_global_batch(loss: s
         torch.testing.assert_close(weight, at_once[name], atol=1e-5, rtol=1e-3)
 
 
+def test_an_entropy_bonus_is_a_term_of_the_loss() -> None:
+    trained = learner("algorithm.entropy_bonus={coef: 0.5, target: 100}", "algorithm.kl.placement=none")
+    still, batch = weights(trained), shaped(trained, sampled())
+    batch.batch["advantages"].zero_()
+    metrics = trained.update(batch).metrics
+    mean = batch.tensor("entropies")[batch.tensor("response_mask").bool()].mean()
+    assert metrics["actor/entropy_bonus"] == pytest.approx(-0.5 * float(mean), rel=1e-4)
+    assert not equal(weights(trained), still)
+
+
 @pytest.mark.parametrize("continued", [[], [0], [0, 1, 3]])
 def test_second_turns_are_in_the_optimiser_step_of_their_prompt(
     continued: list[int], monkeypatch: pytest.MonkeyPatch

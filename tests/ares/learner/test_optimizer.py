@@ -1,10 +1,15 @@
-"""The optimiser's moments: moved to another device and back without changing updates."""
+"""Optimisers: scheduled rates, what decays, Muon beside AdamW; moments moved to another device without changing
+updates."""
+
+import math
+from pathlib import Path
 
 import pytest
 import torch
 
 import ares.learner.learner as learner_module
-from ares.learner.optimizer import adamw, move_moments, take_step
+from ares.config import LearnerConfig
+from ares.learner.optimizer import MuonWithAdamW, adamw, learning_rate, move_moments, take_step
 from tests.ares.builders import config, shaped
 from tests.ares.learner.test_learner import equal, learner, sampled, weights
 
@@ -37,3 +42,83 @@ def test_an_optimiser_that_is_offloaded_makes_the_same_updates(monkeypatch: pyte
         other.update(batch)
     assert moved == [torch.device("cpu")] * 8  # policy's and critic's, before and after each update
     assert equal(weights(one), weights(other))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, [1.0] * 12),
+        ({"warmup_steps": 4}, [0.25, 0.5, 0.75] + [1.0] * 9),
+        ({"schedule": "linear", "decay_steps": 4, "final_lr": 0.2}, [0.8, 0.6, 0.4] + [0.2] * 9),
+        (
+            {"schedule": "cosine", "decay_steps": 4, "warmup_steps": 2},
+            [0.5, 1.0, *(0.5 + 0.5 * math.cos(math.pi * n / 4) for n in (1, 2, 3)), *[0.0] * 7],
+        ),
+        # Warm-up, stable, decay.
+        (
+            {"schedule": "linear", "decay_steps": 4, "decay_start": 8, "warmup_steps": 2},
+            [0.5] + [1.0] * 7 + [0.75, 0.5, 0.25, 0.0],
+        ),
+    ],
+)
+def test_the_rate_rises_stays_and_falls_as_scheduled(settings: dict[str, object], expected: list[float]) -> None:
+    scheduled = LearnerConfig.model_validate(settings)
+    assert [learning_rate(scheduled, 1.0, step) for step in range(1, 13)] == pytest.approx(expected)
+
+
+def test_vectors_do_not_decay_if_they_are_not_to() -> None:
+    for decays in (True, False):
+        layer = torch.nn.Linear(3, 2)
+        torch.nn.init.ones_(layer.weight)
+        torch.nn.init.ones_(layer.bias)
+        settings = LearnerConfig(weight_decay=0.1, decay_vectors=decays)
+        optimizer = adamw(layer, 0.5, settings)
+        for parameter in layer.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        take_step(optimizer, 0.5)
+        assert layer.weight.flatten().tolist() == pytest.approx([0.95] * 6)
+        assert layer.bias.tolist() == pytest.approx([0.95 if decays else 1.0] * 2)
+
+
+MUON = ("learner.optimizer=muon", "learner.weight_decay=0.1", "learner.decay_vectors=false")
+
+
+def test_muon_moves_the_matrices_of_layers_as_torchs_own_and_adamw_everything_else() -> None:
+    trained, still = learner(*MUON, "learner.max_grad_norm=1e9"), learner(*MUON)
+    optimizer = trained.optimizer
+    assert isinstance(optimizer, MuonWithAdamW)
+    names = {parameter: name for name, parameter in trained.policy.model.named_parameters()}
+    by_muon = {names[parameter] for group in optimizer.muon.param_groups for parameter in group["params"]}
+    by_adamw = {names[parameter] for group in optimizer.param_groups for parameter in group["params"]}
+    assert by_muon | by_adamw == set(names.values())
+    assert not by_muon & by_adamw
+    assert all("layers" in name and name.endswith("proj.weight") for name in by_muon)
+    assert {name for name in by_adamw if "embed" in name or "norm" in name or "bias" in name}
+
+    before = weights(still)
+    gradients: dict[str, torch.Tensor] = {}
+    optimizer.register_step_pre_hook(
+        lambda *_: gradients.update({names[p]: p.grad.clone() for p in names if p.grad is not None})
+    )
+    trained.update(shaped(trained, sampled()))
+    name = sorted(by_muon)[0]
+    alone = torch.nn.Parameter(before[name].clone())
+    alone.grad = gradients[name]
+    rate = trained.config.learner.lr
+    torch.optim.Muon([alone], rate, 0.1, adjust_lr_fn="match_rms_adamw").step()
+    torch.testing.assert_close(weights(trained)[name], alone.detach())
+
+
+def test_a_run_with_muon_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    straight, resumed = learner(*MUON), learner(*MUON)
+    batch = shaped(straight, sampled())
+    straight.update(batch)
+    straight.save(tmp_path)
+    resumed.load(tmp_path)
+    for each in (straight, resumed):
+        each.update(batch)
+    assert equal(weights(straight), weights(resumed))
+    offloaded = learner(*MUON, "learner.offload_optimizer=true")
+    offloaded.load(tmp_path)
+    offloaded.update(batch)
+    assert equal(weights(straight), weights(offloaded))

@@ -1,11 +1,13 @@
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from algorithms.advantages import compute_gdpo_outcome_advantage
 from algorithms.entropy import entropy_percentile_thresholds, hwe_count, hwe_mask
 from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.protocol import DataProto
@@ -287,7 +289,13 @@ def test_truncated_rows_are_left_out_where_that_is_configured(masked: bool) -> N
 
 @pytest.mark.parametrize(
     ("cap", "kind", "expected"),
-    [(1.5, "truncated", [1.5, 0.5, 1.25]), (None, "truncated", [1.0] * 3), (1.5, "masked", [0.0, 0.0, 1.25])],
+    [
+        (1.5, "truncated", [1.5, 0.5, 1.25]),
+        (None, "truncated", [1.0] * 3),
+        (1.5, "masked", [0.0, 0.0, 1.25]),
+        (1.5, "masked, importance_floor: 0.4", [0.0, 0.5, 1.25]),
+        (1.5, "rejected, importance_level: geometric", [0.0, 0.0, 1.0]),
+    ],
 )
 def test_the_engines_mismatch_is_weighted_up_to_the_cap_or_left_out_beyond_it_and_reported(
     cap: float | None, kind: str, expected: list[float]
@@ -303,6 +311,36 @@ def test_the_engines_mismatch_is_weighted_up_to_the_cap_or_left_out_beyond_it_an
     assert [weights[row][mask[row]][0].item() for row in range(3)] == pytest.approx(expected)
     assert metrics["mismatch/ratio_max"] == pytest.approx(2.0)
     assert metrics["mismatch/ratio_min"] == pytest.approx(0.5)
+
+
+def test_gdpo_compares_the_parts_of_the_reward_and_the_scores_of_functions_with_their_weights(
+    tmp_path: Path,
+) -> None:
+    settings = config(*SMALL, "algorithm.advantage.estimator=gdpo", "algorithm.difficulty.target_mode=previous")
+    batch = handmade(entropies(), ACCURACIES)
+    shape(batch, RunState.initial(settings, 10), settings)
+    parts = {
+        name: torch.tensor(column(batch, name), dtype=torch.float64) for name in ("accuracy", "reward_entropy_score")
+    }
+    expected, _ = compute_gdpo_outcome_advantage(parts, {}, batch.tensor("response_mask"), column(batch, "uid"))
+    torch.testing.assert_close(batch.tensor("advantages"), expected)
+
+    batch = handmade(entropies(), ACCURACIES)
+    scores = {
+        "score_brief": [row % 3 for row in range(len(batch))],
+        "score_kind": [row % 2 for row in range(len(batch))],
+    }
+    batch.non_tensor_batch |= {name: np.array(values, dtype=object) for name, values in scores.items()}
+    functions = tmp_path / "mine.py"
+    functions.write_text("def brief(completions, **columns): ...\ndef kind(completions, **columns): ...\n")
+    reward = f"reward={{kind: ['{functions}:brief', '{functions}:kind'], weights: [2, 1], accuracy: 0.5}}"
+    weighted = config(*SMALL, "algorithm.advantage.estimator=gdpo", "algorithm.aepo.enabled=false", reward)
+    shape(batch, RunState.initial(weighted, 10), weighted)
+    parts = {name.removeprefix("score_"): torch.tensor(values, dtype=torch.float64) for name, values in scores.items()}
+    parts["accuracy"] = torch.tensor(column(batch, "accuracy"), dtype=torch.float64)
+    mask = batch.tensor("response_mask")
+    expected, _ = compute_gdpo_outcome_advantage(parts, {"brief": 2.0}, mask, column(batch, "uid"))
+    torch.testing.assert_close(batch.tensor("advantages"), expected)
 
 
 # ---- metrics and state ---------------------------------------------------------------------------------------------
