@@ -73,6 +73,7 @@ def check_engine(config: Config) -> str:
         positions = getattr(AutoConfig.from_pretrained(config.model.location), "max_position_embeddings", longest)
         if longest > positions:
             also = " + rollout.second_turn's verdict and answer" if config.has_second_turns else ""
+            also = " + what environment.max_turns and max_observation_length add" if config.environment else also
             raise ConfigError(
                 f"data.max_prompt_length + rollout.max_response_length{also} = {longest} tokens, and "
                 f"{config.model.path} has {positions} positions (max_position_embeddings): vLLM refuses that"

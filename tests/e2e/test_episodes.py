@@ -62,14 +62,22 @@ def train(runs: Path, name: str, game: str, *settings: str, kill_at: str | None 
     return ended.returncode
 
 
-@pytest.mark.parametrize("points", [FEW, pytest.param(EVERY + MORE, marks=pytest.mark.slow)], ids=["few", "every"])
+@pytest.mark.parametrize(
+    ("points", "settings"),
+    [
+        pytest.param(FEW, [], id="few"),
+        pytest.param(EVERY + MORE, [], id="every", marks=pytest.mark.slow),
+        pytest.param(FEW, ["rollout.max_staleness=1", "algorithm.policy.importance_cap=2"], id="stale",
+                     marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
 def test_a_run_of_episodes_is_killed_between_turns_and_ends_in_the_same_bits(
-    tmp_path: Path, game: str, points: list[str]
+    tmp_path: Path, game: str, points: list[str], settings: list[str]
 ) -> None:
-    assert train(tmp_path, "whole", game) == 0
+    assert train(tmp_path, "whole", game, *settings) == 0
     for point in points:
-        assert train(tmp_path, "killed", game, kill_at=point) == -signal.SIGKILL, point
-    assert train(tmp_path, "killed", game) == 0
+        assert train(tmp_path, "killed", game, *settings, kill_at=point) == -signal.SIGKILL, point
+    assert train(tmp_path, "killed", game, *settings) == 0
     assert_same_commits(tmp_path, "whole", "killed")
 
     first, *_, last = commits(tmp_path, "whole")
