@@ -27,10 +27,11 @@ ANSWERS: dict[str, Callable[..., Any]] = {
     "matching": samples.matching,
     "group": samples.group,
     "tests": samples.tests,
+    "verdicts": samples.verdicts,
     "problems": samples.problems,
     "problem": samples.problem,
 }
-"""What the page may ask of a run, with step, table, group, place or text where the function has them."""
+"""What the page may ask about a run, with the arguments of the function."""
 NUMBERS = ("step", "number", "place")
 
 
@@ -145,6 +146,10 @@ def _answers_about(store: RunStore) -> Iterator[tuple[str, Any]]:
                 yield f"group/{place}/{number}", found
                 if "test_outcomes" in found["samples"][0]:
                     yield f"tests/{place}/{number}", _told(samples.tests, store, step, table, number)
+    for rescore in curves["rescores"]:
+        for one in rescore["steps"]:
+            about = rescore["name"], one["step"]
+            yield "/".join(["verdicts", store.name, *map(str, about)]), _told(samples.verdicts, store, *about)
     met = samples.problems(store)
     yield f"problems/{store.name}", met
     for number in range(len(met["id"])):

@@ -3,6 +3,7 @@
 A run that cannot be read, and files that are gone, are told in one line each. Not covered: samples (samples.py).
 """
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,7 +40,8 @@ def describe(store: RunStore) -> dict[str, Any]:
 
 
 def curves(store: RunStore) -> dict[str, Any]:
-    """Steps, metrics by name (null where a step has none), the steps that have each table, and what is missing."""
+    """Steps, metrics by name (null where a step has none), the steps that have each table, what is missing, and what
+    was judged again."""
     steps = store.committed_steps()
     commits = [store.read_commit(step) for step in steps]
     names = sorted({name for commit in commits for name in commit.metrics})
@@ -49,7 +51,17 @@ def curves(store: RunStore) -> dict[str, Any]:
         "metrics": {name: [commit.metrics.get(name) for commit in commits] for name in names},
         "tables": {table: there[table] for table in TABLES},
         "missing": list(_missing(store, commits, there)),
+        "rescores": [_rescore(store, folder) for folder in sorted(path.name for path in store.children("rescores"))],
     }
+
+
+def _rescore(store: RunStore, name: str) -> dict[str, Any]:
+    """Samples that were judged again (ares/history/rescore.py): by which settings, and the counts of each step."""
+    folder = f"rescores/{name}"
+    there = sorted(path.name for path in store.children(folder) if path.suffix == ".json")
+    read = {file: json.loads(store.here(f"{folder}/{file}").read_bytes()) for file in there}
+    steps = [counts for file, counts in read.items() if file[:-5].isdigit()]
+    return {"name": name, "overrides": read.get("asked.json", []), "steps": steps}
 
 
 def _has(store: RunStore, commit: Commit, name: str) -> bool:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from ares.browse.runs import TABLES
 from ares.browse.tokens import load_pieces, token_rows
-from ares.store import DamagedArtifact, RunStore, StoreError
+from ares.store import DamagedArtifact, RunStore, StoreError, checked_name
 
 TEXTS = ("prompt", "response", "ground_truth", "test_outcomes", "media_references")
 """Columns that a list of samples does without."""
@@ -77,11 +77,20 @@ def tests(store: RunStore, step: int, table: str, number: int) -> dict[str, list
     return {"tests": list_tests(store, str(rows.loc[rows["group"] == number, "id"].iloc[0]), table == "evaluation")}
 
 
+def verdicts(store: RunStore, name: str, step: int) -> dict[str, Any]:
+    """The verdicts of a step that `ares rescore` changed, a list for each column. name: of a folder in rescores/."""
+    path = store.here(f"rescores/{checked_name(name)}/{step:06d}.parquet")
+    if not path.exists():
+        raise StoreError(f"{path} is gone: `ares rescore` writes it again")
+    rows = pd.read_parquet(path)
+    return {str(column): _plain(rows[column]) for column in rows}
+
+
 def problems(store: RunStore) -> dict[str, Any]:
     """Every problem of a run in order of its first use: a list for each column, `places` naming where it was met."""
     found = _met(store)
-    by = found.groupby("id", sort=False)
-    firsts = by.agg(table=("table", "first"), first=("step", "first"), last=("step", "last"), times=("step", "size"),
+    by = found.groupby(["table", "id"], sort=False)  # a held-out set may have the ids of the train set
+    firsts = by.agg(first=("step", "first"), last=("step", "last"), times=("step", "size"),
                     accuracy_first=("accuracy", "first"), accuracy_last=("accuracy", "last")).reset_index()  # fmt: skip
     return {str(name): _plain(firsts[name]) for name in firsts}
 
@@ -89,32 +98,45 @@ def problems(store: RunStore) -> dict[str, Any]:
 def problem(store: RunStore, place: int) -> dict[str, Any]:
     """A problem, by its place in `problems`: prompt, answer, and the samples of each step that met it."""
     met = _met(store)
-    ids = met["id"].unique()
-    if not 0 <= place < len(ids):
-        raise StoreError(f"Run {store.name!r} has met {len(ids)} problems: there is none at {place}")
-    mine, moments, last = met[met["id"] == ids[place]], [], pd.Series()
-    for step, table in zip(mine["step"], mine["table"], strict=True):
+    known = met[["table", "id"]].drop_duplicates()
+    if not 0 <= place < len(known):
+        raise StoreError(f"Run {store.name!r} has met {len(known)} problems: there is none at {place}")
+    table, name = known.iloc[place]
+    moments, last = [], pd.Series()
+    for step in met.loc[(met["table"] == table) & (met["id"] == name), "step"]:
         rows = _rows(store, step, table)
-        rows = rows[rows["id"] == ids[place]]
-        found = rows[[name for name in ANSWERED if name in rows]]
-        columns = {name: _plain(found[name]) for name in found}
+        rows = rows[rows["id"] == name]
+        columns = {column: _plain(rows[column]) for column in ANSWERED if column in rows}
         moments.append({"step": step, "table": table, "group": int(rows["group"].iloc[0]), "columns": columns})
         last = rows.iloc[0]
-    return {"id": str(ids[place]), "prompt": last["prompt"], "answer": _answer(last), "moments": moments}
+    answer = last.get("ground_truth")
+    return {
+        "id": name,
+        "table": table,
+        "prompt": last["prompt"],
+        "answer": None if answer is None else str(answer),
+        "moments": moments,
+    }
 
 
 def _met(store: RunStore) -> pd.DataFrame:
-    """A row for each problem and step that met it: id, table, step, accuracy; held-out ones last."""
-    found = []
+    """A row for each problem and step that met it: id, accuracy, table, step; those trained on first."""
+    return _met_until(store.directory, store.digest(store.committed_steps()[-1]) if store.committed_steps() else None)
+
+
+@lru_cache(maxsize=4)
+def _met_until(directory: Path, last: str | None) -> pd.DataFrame:
+    """last: digest of the newest commit."""
+    store, found = RunStore(directory), [pd.DataFrame(columns=["id", "accuracy", "table", "step"])]
     for table in TABLES:
         for step in store.committed_steps():
             try:
                 rows = _read(*_file(store, step, table), ("id", "accuracy")).to_pandas()
             except StoreError:  # `curves` has told what is missing
                 continue
-            means = rows.groupby("id", sort=False)["accuracy"].mean().astype(float).reset_index()
-            found.append(means.assign(table=table, step=step))
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["id", "accuracy", "table", "step"])
+            means = rows.groupby(rows["id"].astype(str), sort=False)["accuracy"].mean().astype(float)
+            found.append(means.rename_axis("id").reset_index().assign(table=table, step=step))
+    return pd.concat(found[1:] or found, ignore_index=True)
 
 
 def _rows(store: RunStore, step: int, table: str) -> pd.DataFrame:
@@ -147,20 +169,18 @@ def _read(path: Path, digest: str, columns: tuple[str, ...] | None = None) -> pa
         raise DamagedArtifact(f"{path}: cannot be read: {error}") from error
 
 
-def _answer(row: pd.Series) -> str | None:
-    answer = row.get("ground_truth")
-    return None if answer is None else str(answer)
-
-
 def _columns(rows: pd.DataFrame) -> list[pd.Series]:
     return [rows[name] for name in rows]
 
 
 def _plain(column: pd.Series) -> list[Any]:
     """A column as JSON has it: six digits, null for a missing value, arrays as lists."""
-    values = column.tolist()
     if column.dtype.kind == "f":
-        return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values]
-    if column.dtype != object:
-        return [None if value is pd.NA else value for value in values]
-    return [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
+        values = column.to_numpy(dtype=float, na_value=np.nan).tolist()
+    else:
+        values = [value.tolist() if isinstance(value, np.ndarray) else value for value in column.tolist()]
+    return [_rounded(value) if isinstance(value, float) else None if value is pd.NA else value for value in values]
+
+
+def _rounded(value: float) -> float | None:
+    return float(f"{value:.6g}") if np.isfinite(value) else None

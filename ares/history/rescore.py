@@ -26,7 +26,9 @@ from ares.runs import Step, load_sets, run_files
 from ares.step import is_second_turn, joined_rows, keep_groups, rewarded, total_reward
 from ares.store import file_digest
 
-IDS = ["id", "slot", "sample"]
+IDS, OF_PROBLEMS = ["id", "slot", "sample"], ["prompt", "answer"]
+ASKED = "asked.json"
+"""File of the folder of verdicts: the settings that the samples were judged again with."""
 
 
 class Judged(BaseModel):
@@ -85,12 +87,14 @@ class Rescore:
         self.grader = load_grader(self.config.reward)
         machine = self.grader.expect(self.problems.frame)
         files = {str(path): file_digest(path) for path in run_files(self.config)}
+        self.overrides = overrides
         asked = json.dumps([result_settings(self.config), files, machine], sort_keys=True, default=str)
         self.folder = f"rescores/{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
         """Where a step's verdicts and counts are kept, below the run directory."""
 
     def __enter__(self) -> Self:
         self.grader.start()
+        self.run.store.write_json(f"{self.folder}/{ASKED}", self.overrides)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -137,7 +141,8 @@ class Rescore:
         if "score" in before and "score" in after:
             changed |= _differ(before, after, "score")
         old, new = was.rewards, now.rewards
-        verdicts = drawn[[*IDS, "response"]].assign(
+        problems = self.problems.rows(drawn["id"].tolist()).set_index(drawn.index)
+        verdicts = drawn[[*IDS, "response"]].join(problems[[name for name in OF_PROBLEMS if name in problems]]).assign(
             accuracy_before=before["accuracy"].astype("Float64"), accuracy=after["accuracy"].astype("Float64"),
             reward_before=old.to_numpy(), reward=new.to_numpy(), finish_reason=drawn["finish_reason"],
         )  # fmt: skip

@@ -13,7 +13,7 @@ from ares.reports.terminal import Display, Parts, bars, console, held_out_line, 
 
 if TYPE_CHECKING:
     from ares.reports.entry import AWAY, open_experiment
-    from ares.reports.evaluation_entry import log_evaluation
+    from ares.reports.evaluation_entry import log_evaluation, log_rescore
     from ares.reports.mlflow import PROBLEMS, Tracking
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "held_out_line",
     "list_tests",
     "log_evaluation",
+    "log_rescore",
     "mlflow_page",
     "open_experiment",
     "sample_report",
@@ -39,7 +40,7 @@ __all__ = [
 
 _WITH_MLFLOW = {
     "AWAY": "entry", "PROBLEMS": "mlflow", "Tracking": "mlflow", "open_experiment": "entry",
-    "log_evaluation": "evaluation_entry",
+    "log_evaluation": "evaluation_entry", "log_rescore": "evaluation_entry",
 }  # fmt: skip
 
 

@@ -1,19 +1,21 @@
-"""MLflow: the entry of an evaluation, below the run that was evaluated.
+"""MLflow: entries below a run's, of an evaluation and of its samples judged again.
 
 Covered: settings and conditions of the measurement as parameters, estimates with their intervals as metrics (pass@1 is
-`eval/pass_at_1`), the table of problems, comparisons; the same evaluation reuses its entry, and logging it again adds
-no row. Not covered: runs (ares/reports/mlflow.py), the estimates themselves (ares/evaluation).
+`eval/pass_at_1`), counts of changed verdicts by step (`rescore/changed`), tables; the same question reuses its entry,
+and logging it again adds no row. Not covered: runs (ares/reports/mlflow.py), the estimates themselves (ares/evaluation,
+ares/history).
 """
 
 import hashlib
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
+from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NAME
 
+from ares.config import Config
 from ares.evaluation import Evaluation
 from ares.reports.entry import AWAY, Entry, find_or_create, origin, reason
 from ares.runs import code_version
@@ -21,7 +23,7 @@ from ares.store import RunStore, runs_directory, tracking_uri
 
 logger = logging.getLogger(__name__)
 ENTRY = "mlflow.json"
-"""File in an evaluation's folder: its entry, and a hash of what was logged last."""
+"""File beside what is logged: its entry, and a hash of what was logged last."""
 FILES = ("problems.parquet", "summary.json", "comparison-*.json")
 DECIDED_BY = ("target", "step", "weights", "suite", "form", "samples", "temperature", "packages", "turns")
 """Fields of an evaluation's description that are logged as parameters such as `eval.suite`."""
@@ -35,21 +37,51 @@ def log_evaluation(evaluation: Evaluation, summary: Mapping[str, Any]) -> None:
     tracking, store = evaluation.config.tracking, evaluation.run.store
     if tracking.kind != "mlflow":
         return
-    uri = tracking_uri(tracking.uri, runs_directory())
-    digest = hashlib.sha256(json.dumps(summary, sort_keys=True).encode()).hexdigest()[:16]
-    described = _read_entry(store)
     tags = origin("ares eval", evaluation.config, code_version(), store) | _parent(evaluation)
+    _log_once(evaluation.config, store, ENTRY, summary, tags, lambda entry: _log(entry, evaluation, summary))
+
+
+def log_rescore(store: RunStore, config: Config, folder: str, steps: Sequence[Mapping[str, Any]]) -> None:
+    """Log a run's samples judged again, by the reward of `config`, unless the run itself is not in MLflow.
+
+    folder: of the run's, with the verdicts; steps: `step` and the counts of each.
+    """
+    parent = store.read_run().get("mlflow_run_id")
+    if parent is None or config.tracking.kind != "mlflow":
+        return
+    tags = origin("ares rescore", config, code_version(), store) | {MLFLOW_PARENT_RUN_ID: parent}
+
+    def log(entry: Entry) -> None:
+        entry.client.set_tag(entry.run_id, MLFLOW_RUN_NAME, f"{store.name} judged again")
+        entry.log_settings(config, {})
+        counted = [
+            ({f"rescore/{name}": float(one[name]) for name in one if name != "step"}, one["step"]) for one in steps
+        ]
+        # With the commit's time, so that a step that is logged twice adds nothing.
+        entry.log_metrics([(step, store.read_commit(step).timestamp, counts) for counts, step in counted])
+        for file in sorted(store.children(folder)):
+            if file.suffix == ".parquet":
+                entry.client.log_artifact(entry.run_id, str(store.here(store.name_of(file))))
+
+    _log_once(config, store, f"{folder}/{ENTRY}", steps, tags, log)
+
+
+def _log_once(
+    config: Config, store: RunStore, file: str, content: Any, tags: Mapping[str, str], log: Callable[[Entry], None]
+) -> None:
+    """Log `content` in an entry of its own, unless it is there. file: of the store, with the entry and a hash."""
+    uri = tracking_uri(config.tracking.uri, runs_directory())
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    described = _read_entry(store, file)
     try:
-        entry, _ = find_or_create(uri, evaluation.config, store, described.get("run_id"), tags)
+        entry, _ = find_or_create(uri, config, store, described.get("run_id"), tags)
         if described != {"run_id": entry.run_id, "logged": digest}:
-            store.write_json(ENTRY, {"run_id": entry.run_id})  # at once: what fails after it is tried again
-            _log(entry, evaluation, summary)
-            store.write_json(ENTRY, {"run_id": entry.run_id, "logged": digest})
+            store.write_json(file, {"run_id": entry.run_id})  # at once: what fails after it is tried again
+            log(entry)
+            store.write_json(file, {"run_id": entry.run_id, "logged": digest})
         entry.client.set_terminated(entry.run_id)
     except AWAY as error:
-        logger.warning(
-            "MLflow at %s is away, the evaluation is not there (the same command logs it): %s", uri, reason(error)
-        )
+        logger.warning("MLflow at %s is away, this is not there (the same command logs it): %s", uri, reason(error))
 
 
 def metrics_of(summary: Mapping[str, Any]) -> dict[str, float]:
@@ -75,9 +107,9 @@ def _figures(prefix: str, estimates: Mapping[str, Mapping[str, Any]]) -> Iterato
                     yield f"{called}_{end}", estimate[end]
 
 
-def _read_entry(store: RunStore) -> dict[str, str]:
+def _read_entry(store: RunStore, file: str) -> dict[str, str]:
     try:
-        return dict(json.loads(store.here(ENTRY).read_bytes()))
+        return dict(json.loads(store.here(file).read_bytes()))
     except (OSError, ValueError, TypeError):  # none yet, or half of one
         return {}
 

@@ -54,6 +54,7 @@ def rescore(
     """Judge a run's stored samples again, by another reward or a repaired verifier: what changes, and from where on."""
     from ares.config import ConfigError
     from ares.history import Judged, Rescore
+    from ares.reports import log_rescore
     from ares.store import runs_directory
 
     found = re.fullmatch(r"(\d+):(\d*)", steps)
@@ -66,6 +67,7 @@ def rescore(
         for one in again.steps(int(found[1]), int(found[2] or 10**6)):
             judged.append(one)
             console.print(f"step {one.step}: {one.samples} samples, {one.changed} with another verdict", style="dim")
+        log_rescore(again.run.store, again.config, again.folder, [one.model_dump() for one in judged])
     columns = ["step", "samples", "changed", "raised", "lowered", "lost", "ranks", "revived", "dropped", "signs"]
     changed = [one for one in judged if one.changed or one.differs]
     if not changed:
@@ -73,7 +75,7 @@ def rescore(
         return
     cells = [[str(getattr(one, name)) for name in columns] for one in changed]
     show_table(f"{run}, judged again", columns, cells)
-    console.print(f"verdicts: {again.run.store.directory / again.folder}", markup=False)
+    console.print(f"verdicts: {again.run.store.directory / again.folder}; ares browse {run} shows them", markup=False)
     differing = [one.step for one in judged if one.differs]
     if 0 in differing:
         console.print("the bootstrap's difficulties differ", markup=False)

@@ -29,6 +29,10 @@ def stores(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> list[RunStor
     shutil.copytree(runs / "uninterrupted", folder / "first")
     assert told(folder, "fork", "first", "--at", "2", "--run", "faster", "learner.lr=1e-3").returncode == 0
     assert train(folder, "faster", "learner.lr=1e-3") == 0
+    verifier = folder / "verifier.py"
+    verifier.write_text("def right(completions, **columns):\n    return [0.0 for _ in completions]\n")
+    again = told(folder, "rescore", "first", f"reward.kind={verifier}:right", "--steps", "1:3")
+    assert again.returncode == 0, again.stderr
     file = folder / "first" / "steps" / "000004" / "samples.parquet"
     rows = pd.read_parquet(file)
     rows.loc[0, ["response", "prompt", "ground_truth"]] = HOSTILE
@@ -155,10 +159,18 @@ def test_a_problem_is_followed_through_training_in_two_runs(page: Page) -> None:
     page.click(".problems tbody tr", "heldout-0000")
     page.wait(lambda: len(page.all(".through .moments")) == 2, "both runs")
     steps = [page.texts(f"[data-run={run}] .moment a") for run in ("first", "faster")]
-    assert steps == [[f"step {step}, held out" for step in (0, 2, 4)]] * 2
+    assert steps == [[f"step {step}" for step in (0, 2, 4)]] * 2
     assert page.all(".answer.right, .answer.wrong")
     page.click("[data-run=faster] .moment a", "step 4")
     page.wait(lambda: "run=faster" in page.browser.current_url and page.texts("select[name=table]"), "its samples")
+
+
+def test_verdicts_that_another_reward_changed_are_listed(page: Page) -> None:
+    page.click("[role=tab]", "judged again")
+    page.click(".judged tbody tr:nth-child(3)")
+    page.wait(lambda: page.texts("h6") == ["step 3: verdicts that changed"], "the step")
+    page.wait(lambda: page.texts(".verdicts tbody tr"), "its verdicts")
+    assert {*page.texts(".verdicts tbody td:nth-child(3)")} == {"✓ → ✗"}
 
 
 def test_the_keys_step_and_turn_the_light(page: Page) -> None:

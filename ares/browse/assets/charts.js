@@ -15,7 +15,7 @@ function Chart({ metric, steps, runs, step, choose }) {
     const made = new uPlot({
       width: place.current.clientWidth, height: 130, legend: { show: false }, padding: [8, 8, 0, 0],
       scales: { x: { time: false } }, cursor: { y: false, drag: { x: false, y: false } },
-      axes: [{ ...axis, size: 26 }, { ...axis, size: 48 }],
+      axes: [{ ...axis, size: 26, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] }, { ...axis, size: 48 }],
       series: [{}, ...runs.map((run, place) => ({
         label: run.name, stroke: colour(place ? "--second" : "--first"), width: 2, spanGaps: true, points: { size: 5 },
       }))],

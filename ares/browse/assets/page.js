@@ -47,9 +47,11 @@ function Run({ runs }) {
     onClick=${() => show({ tab: name })}>${title}</button>`;
   const [one, two] = [shown.run, shown.other].map((name) => runs.find((run) => run.name === name));
   return html`${curves.missing.map((line) => html`<${Trouble} of=${line} />`)}
-    <nav class="tabs" role="tablist">${Tab("steps", "steps")}${Tab("problems", "problems")}${shown.problem && Tab("problem", shown.problem)}</nav>
+    <nav class="tabs" role="tablist">${Tab("steps", "steps")}${Tab("problems", "problems")}${curves.rescores.length > 0 && Tab("rescores", "judged again")}
+      ${shown.problem && Tab("problem", shown.problem)}</nav>
     ${two?.settings && html`<details><summary>${one.name} and ${two.name}: what differs</summary><${Differences} from=${one} to=${two} /></details>`}
     ${shown.tab === "problems" ? html`<${Problems} />` : shown.tab === "problem" ? html`<${Problem} />`
+      : shown.tab === "rescores" && curves.rescores.length ? html`<${Rescores} rescores=${curves.rescores} />`
       : html`<${Curves} ...${{ curves, other }} />${there.length ? shown.step && html`<${Step} curves=${curves} />`
         : html`<p class="trouble">${shown.run} has no such samples: ${Choice({ name: "table", label: "samples", options: [["samples", "trained on"], ["evaluation", "held out"]] })}</p>`}`}`;
 }
@@ -84,7 +86,7 @@ const ON_KEY = {
   ArrowRight: () => show({ step: String(stepBy(keyboard.steps, Number(shown.step), 1)), row: "" }),
   j: () => keyboard.kept.length && show({ row: String(stepBy(keyboard.kept, shown.row === "" ? keyboard.kept[0] : Number(shown.row), 1)) }),
   k: () => keyboard.kept.length && show({ row: String(stepBy(keyboard.kept, Number(shown.row), -1)) }),
-  p: () => document.querySelector(".sample header > strong") && showProblem(document.querySelector(".sample header > strong").textContent),
+  p: () => document.querySelector(".sample .through")?.click(),
   c: () => show({ colour: Object.keys(COLOURS)[(Object.keys(COLOURS).indexOf(shown.colour) + 1) % Object.keys(COLOURS).length] }),
   "/": () => document.querySelector("input[name=text]")?.focus(),
   s: () => show({ tab: "steps" }),

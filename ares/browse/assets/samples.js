@@ -75,9 +75,9 @@ function List({ columns, parts, kept, scale }) {
 }
 
 const COLOURS = {
-  entropy: (tokens, at) => ["warm", tokens.entropy?.[at] / 2],
-  "log-prob": (tokens, at) => ["warm", -tokens.log_prob?.[at] / 4],
-  KL: (tokens, at) => sided((tokens.log_prob?.[at] - tokens.reference?.[at]) / 1),
+  entropy: (tokens, at) => ["warm", 1 - Math.exp(-tokens.entropy?.[at])],
+  "log-prob": (tokens, at) => ["warm", 1 - Math.exp(tokens.log_prob?.[at] / 2)],
+  KL: (tokens, at) => sided(tokens.log_prob?.[at] - tokens.reference?.[at]),
   advantage: (tokens, at) => sided(tokens.advantage?.[at] / 2),
   none: () => ["warm", 0],
 };
@@ -105,7 +105,7 @@ function Tokens({ sample }) {
     <pre class="response tokens" onMouseMove=${moved} onMouseLeave=${() => point(null)}>${tokens.pieces.map((piece, at) => {
       const [tone, strength] = COLOURS[shown.colour](tokens, at);
       const classes = ["token", tone, tokens.hwe?.[at] ? "hwe" : "", tokens.trained?.[at] === 0 ? "masked" : ""].join(" ");
-      return html`<span class=${classes} data-at=${at} style=${{ "--strength": `${Math.round(100 * Math.min(0.85, strength || 0))}%` }}>${piece}</span>`;
+      return html`<span class=${classes} data-at=${at} style=${{ "--strength": `${Math.round(85 * Math.min(1, strength || 0))}%` }}>${piece}</span>`;
     })}</pre>
     ${over && html`<div class="tip" style=${{ left: `${Math.min(over.x, innerWidth - 260)}px`, top: `${over.y + 18}px` }}>
       <b>token ${over.at + 1} ${JSON.stringify(tokens.pieces[over.at])}${tokens.hwe?.[over.at] ? " HWE" : ""}</b>
@@ -121,7 +121,7 @@ function Tests({ sample, where }) {
   const said = useAnswer(sample.test_outcomes ? "tests" : null, where);
   if (!sample.test_outcomes) return null;
   return html`<h6>tests</h6><${Trouble} of=${said.error} /><table class="tests">${sample.test_outcomes.map((outcome, place) => html`<tr>
-    <td class="mark ${outcome === "passed" ? "right" : "wrong"}">${outcome === "passed" ? "✓" : "✗"} ${outcome}</td>
+    <td class="mark ${outcome === "accepted" ? "right" : "wrong"}">${outcome === "accepted" ? "✓" : "✗"} ${outcome}</td>
     <td><code>${said.tests?.[place] ?? `test ${place + 1}`}</code></td></tr>`)}</table>`;
 }
 
@@ -138,7 +138,7 @@ function Sample({ columns, parts, row, scale }) {
     <header><strong>${sample.id}</strong> step ${shown.step}
       <span class="siblings">${mine.map((at) => html`<button class=${at === row ? "" : "outline"} title="sample ${columns.sample[at]}"
         onClick=${() => show({ row: String(at) })}><${Mark} accuracy=${columns.accuracy[at]} />${columns.sample[at]}</button>`)}</span>
-      <button class="secondary outline" onClick=${() => showProblem(sample.id)}>through training (p)</button></header>
+      <button class="through secondary outline" onClick=${() => showProblem(sample.id, shown.table)}>through training (p)</button></header>
     ${(sample.media_references ?? []).map((each) => html`<p><small>media: ${each}</small></p>`)}
     <pre class="prompt">${sample.prompt}</pre>
     <p class="facts">answer key <code class="key">${sample.ground_truth ?? "–"}</code> <${Mark} accuracy=${sample.accuracy} /> ${verdict(sample.accuracy)} ${sample.ended}</p>

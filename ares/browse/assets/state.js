@@ -6,9 +6,9 @@ const { useState, useEffect, useRef, useMemo } = preactHooks;
 const html = htm.bind(h);
 
 const START = {
-  run: "", other: "", tab: "steps", step: "", table: "samples", row: "", problem: "",
+  run: "", other: "", tab: "steps", step: "", table: "samples", row: "", problem: "", set: "samples",
   verdict: "", bucket: "", ended: "", part: "", sign: "", shortest: "", longest: "", text: "", colour: "entropy", view: "tokens",
-  curves: "",
+  curves: "", rescore: "", judged: "",
 };
 const FILTERS = { verdict: "", bucket: "", ended: "", part: "", sign: "", shortest: "", longest: "", text: "" };
 let shown = { ...START, ...Object.fromEntries(new URLSearchParams(location.hash.slice(1))) };
@@ -36,7 +36,7 @@ async function fetched(of, values) {
   try {
     return await (await fetch("answer?" + new URLSearchParams({ of, ...values }))).json();
   } catch {
-    return { error: "ares browse has ended: start it again, then reload this page" };
+    return { error: "no answer: ares browse has ended, or its terminal says what went wrong" };
   }
 }
 

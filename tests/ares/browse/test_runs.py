@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from ares.browse.runs import curves, describe
-from ares.store import RunStore
+from ares.browse.samples import verdicts
+from ares.store import RunStore, StoreError
 from tests.short_runs import told
 
 
@@ -59,3 +60,19 @@ def test_a_run_that_cannot_be_read_says_why_and_hides_no_other(tmp_path: Path) -
     described = describe(RunStore(tmp_path / "broken"))
     assert described.keys() == {"name", "problem"}
     assert "run.json" in described["problem"]
+
+
+def test_what_was_judged_again_is_there_with_its_settings_and_changed_verdicts(store: RunStore, tmp_path: Path) -> None:
+    file = tmp_path / "verifier.py"
+    file.write_text("def right(completions, **columns):\n    return [0.0 for _ in completions]\n")
+    reward = f"reward.kind={file}:right"
+    ended = told(store.directory.parent, "rescore", "uninterrupted", reward, "--steps", "1:2")
+    assert ended.returncode == 0, ended.stderr
+    (rescore,) = curves(store)["rescores"]
+    assert (rescore["overrides"], [one["step"] for one in rescore["steps"]]) == ([reward], [1, 2])
+    found = verdicts(store, rescore["name"], 2)
+    assert len(found["id"]) == rescore["steps"][1]["changed"] > 0
+    assert (set(found["accuracy_before"]), set(found["accuracy"])) == ({1.0}, {0.0})
+    assert all(answer in response for answer, response in zip(found["answer"], found["response"], strict=True))
+    with pytest.raises(StoreError, match="ares rescore"):
+        verdicts(store, rescore["name"], 4)

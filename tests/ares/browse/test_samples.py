@@ -10,6 +10,7 @@ import pytest
 from algorithms.protocol import DataProto
 from ares.browse.samples import group, matching, problem, problems, samples, texts
 from ares.store import RunStore, StoreError
+from tests.ares.store_builders import commit
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +89,17 @@ def test_without_its_batch_a_step_still_shows_texts(store: RunStore, tmp_path: P
     (copied.directory / copied.step_path(2) / "samples.parquet").unlink()
     with pytest.raises(StoreError, match="is gone: this step's samples cannot be shown"):
         samples(copied, 2, "samples")
+
+
+def test_a_missing_score_is_null_however_a_table_holds_it(tmp_path: Path) -> None:
+    """NaN is not JSON: the page would show nothing."""
+    store, rows = RunStore(tmp_path / "run"), pd.DataFrame({"id": ["a", "b"], "sample": [0, 0], "response": ["x", "y"]})
+    rows = rows.assign(
+        accuracy=pd.array([1.0, None], dtype="Float64"), score=[float("nan"), 0.5], error_type=[None, "timeout"]
+    )
+    ref = store.write_rows("bootstrap/evaluation.parquet", rows)
+    store.write_commit(commit(0, None, artifacts={"evaluation": ref}))
+    columns = samples(store, 0, "evaluation")["columns"]
+    assert (columns["accuracy"], columns["score"]) == ([1.0, None], [None, 0.5])
+    assert (columns["ended"], columns["group"]) == (["", "timeout"], [0, 1])
+    assert problems(store)["accuracy_first"] == [1.0, None]

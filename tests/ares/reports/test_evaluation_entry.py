@@ -11,7 +11,7 @@ from mlflow.entities import Run as Entry
 
 from ares.evaluation import Evaluation, EvaluationRequest
 from ares.evaluation.estimates import summarise
-from ares.reports import log_evaluation
+from ares.reports import log_evaluation, log_rescore
 from ares.runs.digests import model_digests
 from ares.store import RunStore
 from tests import mlflow_database
@@ -105,6 +105,27 @@ def test_an_evaluation_of_a_run_is_an_entry_under_the_runs(runs: Path) -> None:
     (entry,) = entries(runs, "tiny-math")  # the run's
     assert entry.data.tags["mlflow.parentRunId"] == "f" * 32
     assert entry.data.params["eval.target"] == "first"
+
+
+def test_samples_judged_again_are_an_entry_under_the_runs_and_each_step_is_logged_once(runs: Path) -> None:
+    store, settings = RunStore(runs / "first"), config("tracking.samples=0")
+    store.write_run(
+        {"config": settings.model_dump(mode="json"), "digests": {}, "mlflow_run_id": None, "code_version": "1"}
+    )
+    chain(store, 3)
+    store.write_rows("rescores/0a/000001.parquet", pd.DataFrame({"id": ["a"], "accuracy": [0.0]}))
+    steps = [{"step": step, "changed": step + 1, "differs": True} for step in range(3)]
+    log_rescore(store, settings, "rescores/0a", steps)  # the run itself is not in MLflow
+    store.write_run(store.read_run() | {"mlflow_run_id": "f" * 32})
+    for some in (steps[1:2], steps, steps):
+        log_rescore(store, settings, "rescores/0a", some)
+    (entry,) = entries(runs, "tiny-math")
+    assert (entry.info.run_name, entry.data.tags["mlflow.parentRunId"]) == ("first judged again", "f" * 32)
+    history = client(runs).get_metric_history(entry.info.run_id, "rescore/changed")
+    assert sorted((row.step, row.value) for row in history) == [(0, 1.0), (1, 2.0), (2, 3.0)]
+    assert [file.path for file in client(runs).list_artifacts(entry.info.run_id) if file.path[0] == "0"] == [
+        "000001.parquet"
+    ]
 
 
 def test_an_mlflow_that_is_down_is_reported_and_the_next_call_logs_it(
