@@ -94,7 +94,8 @@ class Rescore:
 
     def __enter__(self) -> Self:
         self.grader.start()
-        self.run.store.write_json(f"{self.folder}/{ASKED}", self.overrides)
+        if not self.run.store.here(f"{self.folder}/{ASKED}").exists():
+            self.run.store.write_json(f"{self.folder}/{ASKED}", self.overrides)
         return self
 
     def __exit__(self, *error: object) -> None:

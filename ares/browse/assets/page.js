@@ -6,7 +6,7 @@ const KEYS = [["← →", "step before, after"], ["j k", "next, previous sample"
 
 function differing(one, other) {
   const names = [...new Set([...Object.keys(one), ...Object.keys(other)])].sort();
-  const same = (name) => JSON.stringify(one[name]) === JSON.stringify(other[name]);
+  const same = (name) => JSON.stringify(one[name] ?? null) === JSON.stringify(other[name] ?? null); // a setting may be newer than a run
   return names.filter((name) => !same(name)).map((name) => [name, JSON.stringify(one[name]) ?? "–", JSON.stringify(other[name]) ?? "–"]);
 }
 
