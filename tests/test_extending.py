@@ -5,8 +5,10 @@ Not covered: a whole run with it.
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,6 +31,7 @@ from ares.config import (
     load,
 )
 from ares.engines import SamplingSettings
+from ares.environments import Reply, kinds
 from ares.grading import load_grader
 from ares.step import JudgedPrograms
 from examples import extensions
@@ -110,6 +113,30 @@ def test_the_engine_answers_each_request_under_its_own_index() -> None:
     settings, asked = SamplingSettings(temperature=1.0, top_p=1.0, max_tokens=6), requests(3)
     for mine, theirs in zip(made.generate(asked, settings), reference.generate(asked, settings), strict=True):
         assert mine.token_ids.tolist() == theirs.token_ids.tolist()
+
+
+def test_the_game_keeps_the_longer_side() -> None:
+    game = environment("guess.py:Guess", {"low": 20, "high": 23})
+    replies = [game(text) for text in ("21", "thirty", "22", "23")]
+    assert [(reply.observation, reply.reward, reply.done) for reply in replies] == [
+        ("22 to 23", 0.0, False), ("22 to 23", 0.0, False), ("23 to 23", 0.0, False), ("", 1.0, True),
+    ]  # fmt: skip
+
+
+def test_a_class_of_trls_shape_is_rewarded_for_the_right_call() -> None:
+    for expression, reward in (("3*4", 1.0), ("3*5", 0.0)):
+        call = f'<tool_call>{{"name": "calculator", "arguments": {{"expression": "{expression}"}}}}</tool_call>'
+        reply = environment("checked.py:Checked", {"answer": "12"})(call)
+        assert (reply.observation, reply.reward) == ((str(eval(expression)),), reward)
+
+
+def environment(reference: str, row: dict[str, Any]) -> Callable[[str], Reply]:
+    """An episode of a row: what it replies to a response."""
+    section = configured("environment", reference).environment
+    assert section is not None
+    made = kinds.load(section.kind, section)()
+    made.reset(row, 0)
+    return made.step
 
 
 def test_the_tracker_writes_what_is_committed(tmp_path: Path) -> None:

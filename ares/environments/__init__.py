@@ -6,7 +6,8 @@ an episode is worth (ares/grading, ares/step). Every process of environments imp
 it seconds and half a gigabyte.
 """
 
+from ares.environments.arithmetic import evaluate
 from ares.environments.environment import Answer, Environment, Episode, Reply
 from ares.environments.pool import EnvironmentPool
 
-__all__ = ["Answer", "Environment", "EnvironmentPool", "Episode", "Reply"]
+__all__ = ["Answer", "Environment", "EnvironmentPool", "Episode", "Reply", "evaluate"]

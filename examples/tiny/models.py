@@ -40,6 +40,11 @@ CHAT_TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+TOOL_TEMPLATE = (
+    "{% if tools %}<|im_start|>system\n<tool_call>"
+    "{% for tool in tools %} {{ tool['function']['name'] }}{% endfor %}<|im_end|>\n{% endif %}" + CHAT_TEMPLATE
+)
+"""Shows the names of tools alone: schemas have more tokens than a whole episode."""
 VISION_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
     "{% if message['content'] is string %}{{ message['content'] }}{% else %}{% for part in message['content'] %}"

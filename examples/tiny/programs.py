@@ -197,7 +197,7 @@ def _take_in_turns(by_family: dict[str, list[Problem]], count: int) -> list[Prob
 
 
 def with_second_turns(
-    examples: Sequence[tuple[Problem, str]], right: float, rng: random.Random
+    examples: Sequence[tuple[Problem, str]], rng: random.Random, right: float
 ) -> list[tuple[Conversation, str]]:
     """(conversation, response) to imitate: first turns, and second turns whose first program really failed as told.
 

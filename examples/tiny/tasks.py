@@ -1,4 +1,4 @@
-"""The ten toys: which problems each has, which model, and how that is warm-started on worked examples.
+"""The twelve toys: which problems each has, which model, and how that is warm-started on worked examples.
 
 `build` writes what transformers and `ares train` read: weights, tokenizer and, unless they are another task's, the
 problems to train and to measure on. How good the model is then says `ares eval FOLDER --profile NAME`.
@@ -15,10 +15,21 @@ from typing import Any
 import torch
 from transformers import Qwen2Tokenizer
 
-from examples.tiny import chains, learning, models, one_liners, pictures, programs, skills
+from examples.tiny import chains, guesses, learning, models, one_liners, pictures, products, programs, skills
 from examples.tiny.families import FAMILIES, SECRET, Family
 from examples.tiny.learning import Lesson, Progress
 from examples.tiny.problems import FENCES, THOUGHT, Split, write_problems
+from examples.tiny.programs import Conversation
+
+
+def first_turns(examples: Sequence[tuple[Any, str]], _: random.Random) -> list[tuple[Conversation, str]]:
+    """Examples of one turn."""
+    return [(learning.ask(problem.prompt), response) for problem, response in examples]
+
+
+def turns_of_episodes(examples: Sequence[tuple[Any, str]], _: random.Random) -> list[tuple[Conversation, str]]:
+    """Examples that hold what was said before."""
+    return [(problem.conversation, response) for problem, response in examples]
 
 
 @dataclass(frozen=True)
@@ -34,8 +45,9 @@ class CausalTask:
     vocab_size: int
     steps: int
     batch_size: int = 64
-    second_turns: float = 0.0
-    """Share of worked examples of second turns that are right; 0: no second turns."""
+    conversations: Callable[[Sequence[tuple[Any, str]], random.Random], list[tuple[Conversation, str]]] = first_turns
+    """(examples, rng) → what was said before each response, and the response."""
+    template: str = models.CHAT_TEMPLATE
     copies: bool = False
     """Whether attention starts out copying what it looks at."""
     writes_problems: bool = True
@@ -46,15 +58,14 @@ class CausalTask:
     def build(self, out: Path, seed: int, progress: Progress) -> None:
         rng = random.Random(seed)
         split = self.split(rng, self.steps * self.batch_size)
-        tokenizer = models.build_tokenizer(self.texts(split), self.vocab_size, whole_words=self.whole_words)
+        tokenizer = models.build_tokenizer(
+            self.texts(split), self.vocab_size, whole_words=self.whole_words, template=self.template
+        )
         generator = torch.Generator().manual_seed(seed)
         model = models.build_causal(tokenizer, generator)
         if self.copies:
             models.start_copying(model, generator)
-        if self.second_turns:
-            worked = programs.with_second_turns(split.examples, self.second_turns, rng)
-        else:
-            worked = [(learning.ask(problem.prompt), response) for problem, response in split.examples]
+        worked = self.conversations(split.examples, rng)
         loss = learning.imitate_turns(model, tokenizer, worked, self.batch_size, rng)
         learning.learn(model, self.steps, learning.cosine(self.steps), loss, progress)
         save(out, model, tokenizer)
@@ -168,7 +179,7 @@ CODE = CausalTask(
 )
 FEEDBACK = replace(
     CODE, folder="code-feedback", texts=partial(texts_of_programs, FAMILIES, True), vocab_size=544, steps=700,
-    second_turns=0.7, writes_problems=False,
+    conversations=partial(programs.with_second_turns, right=0.7), writes_problems=False,
 )  # fmt: skip
 TASKS: dict[str, CausalTask | MaskedTask | VisionTask] = {
     "tiny-math": CausalTask("math", chains.split_graded, texts_of_examples, THOUGHT, vocab_size=320, steps=1000),
@@ -186,8 +197,8 @@ TASKS: dict[str, CausalTask | MaskedTask | VisionTask] = {
     # Functions whose constant a failing test alone states: what second turns are for. After 700 steps from random
     # matrices one constant in five was read off it, where one in eight is a guess.
     "tiny-code-secret": replace(
-        FEEDBACK, folder="code-secret", texts=partial(texts_of_programs, SECRET, True), steps=400, second_turns=0.15,
-        split=partial(
+        FEEDBACK, folder="code-secret", texts=partial(texts_of_programs, SECRET, True), steps=400,
+        conversations=partial(programs.with_second_turns, right=0.15), split=partial(
             programs.split_programs, train=640, heldout=128, shares=programs.GUESSED, families=SECRET
         ),
         copies=True, writes_problems=True,
@@ -195,6 +206,15 @@ TASKS: dict[str, CausalTask | MaskedTask | VisionTask] = {
     # Functions of four parts, one a test: what a reward for partial passes is for.
     "tiny-code-skills": replace(
         CODE, folder="code-skills", split=skills.split_skills, texts=texts_of_examples, whole_words=skills.WHOLE_WORDS
+    ),
+    # Products that only a calculator gives, and a game: what episodes are for.
+    "tiny-tool": CausalTask(
+        "tool", products.split_products, products.texts_of_calls, products.WHOLE_WORDS, vocab_size=320, steps=1000,
+        conversations=turns_of_episodes, template=models.TOOL_TEMPLATE, copies=True,
+    ),
+    "tiny-game": CausalTask(
+        "game", guesses.split_games, guesses.texts_of_games, guesses.WHOLE_WORDS, vocab_size=320, steps=800,
+        conversations=turns_of_episodes,
     ),
     "tiny-diffusion": MaskedTask(
         "diffusion", one_liners.FAMILIES, 14, (Lesson(500, 4e-3, errs=False), Lesson(300, 2e-3, errs=True))

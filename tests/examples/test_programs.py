@@ -156,7 +156,7 @@ def test_held_out_prompts_come_with_every_constant_so_that_one_guess_in_eight_is
 def test_a_failed_worked_example_tells_nothing_of_the_secret_constant() -> None:
     rng = random.Random(5)
     chosen = [(problem, respond(problem.solution)) for problem in rng.choices(all_problems(SECRET[:1]), k=300)]
-    worked = with_second_turns(chosen, 1.0, rng)
+    worked = with_second_turns(chosen, rng, 1.0)
     second = [(turns, problem) for (turns, _), (problem, _) in zip(worked, chosen, strict=True) if len(turns) == 3]
     knew = [str(problem.constant) in turns[1]["content"] for turns, problem in second]  # their only digit
     told = ["5 of 6 tests" in turns[2]["content"] for turns, _ in second]

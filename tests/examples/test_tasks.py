@@ -20,10 +20,12 @@ from ares.models import load_model
 from examples.tiny import CHECKPOINTS, learning, masked_model, models
 from examples.tiny.__main__ import main
 from examples.tiny.chains import split_chains, split_graded
+from examples.tiny.guesses import split_games
 from examples.tiny.learning import Lesson
 from examples.tiny.models import build_tokenizer
 from examples.tiny.one_liners import split_one_liners
 from examples.tiny.problems import Split
+from examples.tiny.products import split_products
 from examples.tiny.programs import all_problems, respond, split_programs
 from examples.tiny.skills import split_skills
 from examples.tiny.tasks import TASKS, CausalTask, MaskedTask, build, texts_of_examples
@@ -78,6 +80,8 @@ SPLITS: dict[str, Callable[[random.Random], Split[Any]]] = {
     "chains": partial(split_chains, examples=4000),
     "programs": partial(split_programs, examples=4000),
     "skills": partial(split_skills, examples=3000),
+    "games": partial(split_games, examples=3000),
+    "products": partial(split_products, examples=3000),
     "one_liners": split_one_liners,
 }
 
