@@ -43,26 +43,29 @@ async def _conduct(evaluation: Evaluation) -> dict[str, Any]:
 
 
 async def evaluate(evaluation: Evaluation) -> dict[str, Any]:
-    """Sample and grade what is missing, write samples.parquet, problems.parquet and summary.json, log them to MLflow.
-    Returns the summary."""
-    request, run = evaluation.request, evaluation.run
-    with run_log(), run.store.lock():
+    """`measure`, and log it to MLflow. Returns the summary."""
+    with run_log(), evaluation.run.store.lock():
         try:
-            samples = await sample(evaluation, _shards(evaluation))
-            # Log-probs of greedy answers have no temperature at which the learner could be compared.
-            temperature = evaluation.description["temperature"]
-            compared = (
-                {} if request.greedy else await check_draw(evaluation, samples.rollouts, "validation", temperature)
-            )
+            summary = await measure(evaluation)
         finally:
-            run.close()
-        summary = finish(evaluation, samples.rollouts, samples.scores, compared)
+            evaluation.run.close()
         from ares.reports import log_evaluation  # imports MLflow, which is slow
 
         await asyncio.to_thread(log_evaluation, evaluation, summary)
         figures = {name: estimate["value"] for name, estimate in summary["estimates"].items()}
-        logger.info("evaluation of %s: %s", request.target, figures, extra={"about": {"estimates": figures}})
+        logger.info("evaluation of %s: %s", evaluation.request.target, figures, extra={"about": {"estimates": figures}})
         return summary
+
+
+async def measure(evaluation: Evaluation) -> dict[str, Any]:
+    """Sample and grade what is missing, write samples.parquet, problems.parquet and summary.json; returns the summary.
+
+    The caller holds the evaluation's folder."""
+    samples = await sample(evaluation, _shards(evaluation))
+    # Log-probs of greedy answers have no temperature at which the learner could be compared.
+    temperature, is_greedy = evaluation.description["temperature"], evaluation.request.greedy
+    compared = {} if is_greedy else await check_draw(evaluation, samples.rollouts, "validation", temperature)
+    return finish(evaluation, samples.rollouts, samples.scores, compared)
 
 
 def _shards(evaluation: Evaluation) -> list[Draw]:

@@ -16,6 +16,7 @@ that belongs to this evaluation alone. Not covered: suites (ares/evaluation/suit
 
 import hashlib
 import json
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,9 @@ class Evaluation(Step):
         """The evaluation that this one is compared with."""
 
     @classmethod
-    def open(cls, request: EvaluationRequest, made_by: type[Workers] = PlainWorkers) -> "Evaluation":
+    def open(
+        cls, request: EvaluationRequest, made_by: Callable[[Config, RunStore, Config], Workers] = PlainWorkers
+    ) -> "Evaluation":
         """Check everything before sampling. Raises ConfigError, DataError or StoreError."""
         config, weights_of, version, weights = _policy(request)
         if request.sanity and not config.reward.judges_programs:

@@ -5,9 +5,23 @@ training would have gone another way; what other settings would have made of one
 differ (ares/runs/digests.py), one step's samples (ares/reports/samples.py).
 """
 
+from ares.history.bisect import (
+    Accuracies,
+    Fall,
+    Group,
+    Probe,
+    find_fall,
+    rank_groups,
+    read_accuracies,
+    read_held_out,
+)
 from ares.history.family import Member, family
 from ares.history.ledger import draws, ledger
-from ares.history.replay import Update, replay
+from ares.history.measures import open_past
+from ares.history.replay import Replayed, Update, check_replayable, replay
 from ares.history.rescore import Judged, Rescore
 
-__all__ = ["Judged", "Member", "Rescore", "Update", "draws", "family", "ledger", "replay"]
+__all__ = [
+    "Accuracies", "Fall", "Group", "Judged", "Member", "Probe", "Replayed", "Rescore", "Update", "check_replayable",
+    "draws", "family", "find_fall", "ledger", "open_past", "rank_groups", "read_accuracies", "read_held_out", "replay",
+]  # fmt: skip

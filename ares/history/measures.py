@@ -41,18 +41,21 @@ def open_past(name: str, runs: Path, may_differ: tuple[str, ...] = ()) -> Run:
             raise StoreError(f"Run {name!r}: {path} ({setting}) changed since it was trained: put back what it was")
     tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
     environment = OpenEnvironment.of(config, tokenizer)
-    train, _ = load_sets(config, tokenizer, Vision.of(config, runs), environment)
+    train, held_out = load_sets(config, tokenizer, Vision.of(config, runs), environment)
     if train.digest() != known["train"]:
         raise StoreError(f"Run {name!r} was trained on other problems than {train.source} has now: put them back")
-    return Run(config, store, tokenizer, train, None, "", load_grader(config.reward), environment=environment)
+    return Run(config, store, tokenizer, train, held_out, "", load_grader(config.reward), environment=environment)
 
 
-def drawn_samples(step: Step) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """All samples that a step drew to train on, and their scores, row by row. Raises StoreError if they are gone."""
+def drawn_samples(step: Step, held_out: bool = False) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """All samples that a step drew to train on, or of its evaluation, and their scores, row by row.
+
+    Raises StoreError if they are gone.
+    """
     store, drawn, scores = step.run.store, [], []
     for kept in _last_of(step, "score"):
         (ref,) = kept.refs()
-        if "/score-validation-" in ref.path:
+        if ("/score-validation-" in ref.path) != held_out:
             continue
         rolled = store.here(ref.path.replace("/score-", "/rollout-"))
         if not rolled.exists() or not store.intact([ref]):

@@ -4,24 +4,29 @@
                          └─▶ update with other settings ─────▶ Δ'      |Δ'|, cosine of Δ and Δ', its metrics
 
 Nothing is written to the run. Covered: settings of the algorithm and the learner; where they change what is made of the
-samples (advantages, KL coefficients), the batch is shaped again. Not covered: other samples (`ares fork`), other
-rewards (ares/history/rescore.py).
+samples (advantages, KL coefficients), the batch is shaped again; the first number that is not finite. Not covered:
+other samples (`ares fork`), other rewards (ares/history/rescore.py).
 """
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from pydantic import BaseModel
 from torch import Tensor
 
+from algorithms.losses import PolicyTokens, policy_loss
 from algorithms.protocol import DataProto
-from ares.config import Config, ConfigError, override
+from ares.config import POLICY_LOSSES, Config, ConfigError, override
 from ares.history.measures import drawn_samples, open_past, shape_again
-from ares.learner import Learner
-from ares.runs import check_model, find_conflicts
-from ares.step import joined_rows, rewarded
+from ares.learner import Learner, UpdateResult
+from ares.runs import Run, check_model, find_conflicts
+from ares.step import is_second_turn, joined_rows, rewarded, sampled_rows, token_batch
 from ares.store import RunStore, StoreError
 from ares.workers import newest_checkpoint
 
@@ -40,10 +45,76 @@ class Update(BaseModel):
     raised: float
     lowered: float
     """Mean change of the log-prob of sampled tokens with an advantage above zero, and below (nats)."""
+    held_out_right: float | None
+    held_out_wrong: float | None
+    """The same of the tokens of right and wrong answers of the last evaluation before; None: there are none."""
+    losses: list[float]
+    """Of each sample of the batch after the update: the mean of its tokens' surrogates, by the loss of the settings."""
 
 
-def replay(name: str, step: int, overrides: list[str], runs: Path) -> list[Update]:
-    """The update of a committed step: with the run's settings, then, if there are overrides, with them.
+@dataclass(frozen=True)
+class Replayed:
+    """An update that is made again."""
+
+    run: Run
+    start: Path
+    """A checkpoint of the weights before it."""
+    batches: list[tuple[Config, DataProto, dict[str, Any] | None]]
+    """Settings, batch and state of the β controller: as it was, then, if there are other settings, with those."""
+    held_out: tuple[DataProto, Tensor] | None
+    """Samples of the last evaluation before the step, and which of them are right [B]."""
+
+    def updates(self) -> list[Update]:
+        """Make it: with the run's settings, and with the other ones."""
+        updates: list[Update] = []
+        reference: list[Tensor] = []
+        for config, batch, beta in self.batches:
+            update, change = _updated(config, self, batch, beta, reference)
+            reference = reference or change
+            updates.append(update)
+        return updates
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The samples of the batch, in its order: global_id, sample, accuracy."""
+        columns = self.batches[-1][1].non_tensor_batch
+        return pd.DataFrame({name: list(columns[name]) for name in ("global_id", "sample", "accuracy")})
+
+    def find_not_finite(self) -> str | None:
+        """Where the update with the last settings first meets a number that is not finite; None: nowhere."""
+        config, batch, beta = self.batches[-1]
+        for name in sorted(batch.batch.keys()):
+            if found := self._place(batch, batch.tensor(name)):
+                return f"{name} of {found}, as the batch has it"
+        learner = Learner(config)
+        learner.load(self.start)
+        done: int | UpdateResult = 0
+        updates = learner.updates(batch, beta)
+        while isinstance(done, int):
+            when = f"after optimiser step {done}" if done else "before the update"
+            if found := self._place(batch, learner.experience(batch).tensor("old_log_probs")):
+                return f"log-prob of {found}, {when}"
+            if wrong := [name for name, weight in learner.weights().items() if not weight.isfinite().all()]:
+                return f"weight {wrong[0]}, {when}"
+            done = next(updates)
+        if skipped := int(done.metrics["actor/skipped_updates"]):
+            return f"the loss or gradient of {skipped} optimiser steps, which were left out; all log-probs are finite"
+        return None
+
+    def _place(self, batch: DataProto, values: Tensor) -> str | None:
+        """Sample and token of the first response token whose value [B, L] is not finite."""
+        mask = batch.tensor("response_mask").bool()
+        if values.shape != mask.shape or not (wrong := ~values.isfinite() & mask).any():
+            return None
+        row, column = wrong.nonzero()[0].tolist()
+        names, token = batch.non_tensor_batch, int(batch.tensor("responses")[row, column])
+        text = self.run.tokenizer.decode([token])
+        return f"{names['global_id'][row]}, sample {names['sample'][row]}, token {column} ({text!r})"
+
+
+@contextmanager
+def replay(name: str, step: int, overrides: list[str], runs: Path) -> Iterator[Replayed]:
+    """The update of a committed step, ready to be made with the run's settings and, if there are overrides, with them.
 
     Raises ConfigError, StoreError or DamagedArtifact.
     """
@@ -52,34 +123,50 @@ def replay(name: str, step: int, overrides: list[str], runs: Path) -> list[Updat
     run = open_past(name, runs)
     store, own = run.store, run.config
     check_model(store, own)
-    if own.model.family == "masked_diffusion":
-        raise ConfigError("an update of a masked-diffusion model is not replayed: its masks are drawn anew")
-    if run.fork is not None and step <= run.fork.version:
-        raise StoreError(f"step {step} is of {run.fork.run!r}, from which {name!r} was forked: replay it there")
+    check_replayable(run, step)
     changed = override(own, overrides) if overrides else own
     if missing := find_conflicts(own, changed, set(), step, "experience"):
         raise ConfigError(f"{', '.join(missing)}: what that takes was not measured in this run: `ares fork` makes it")
-    if step not in store.committed_steps() or step == 0:
-        raise StoreError(f"Run {name!r} has no committed step {step} with an update")
     for number in range(step):
         run.advance(store.read_commit(number))
     drawn, scores = drawn_samples(run.step(step))
     rows = joined_rows([drawn], [scores], run.train_set)
     with tempfile.TemporaryDirectory(prefix="ares-replay-") as folder:
         start = Path(folder)
-        _rebuilt(own, store, step - 1).save(start)
-        updates: list[Update] = []
-        reference: list[Tensor] = []
+        rebuilt(own, store, step - 1).save(start)
+        batches = []
         for config in [own, *([changed] if overrides else [])]:
             batch, state = shape_again(run.step(step), rewarded(rows, config, run.state.tests), config)
-            beta = None if state.beta is None else state.beta.state_dict()
-            update, change = _updated(config, start, batch, beta, reference)
-            reference = reference or change
-            updates.append(update)
-    return updates
+            batches.append((config, batch, None if state.beta is None else state.beta.state_dict()))
+        yield Replayed(run, start, batches, _held_out(run, step))
 
 
-def _rebuilt(config: Config, store: RunStore, version: int) -> Learner:
+def _held_out(run: Run, step: int) -> tuple[DataProto, Tensor] | None:
+    """Samples of the last evaluation before a step, and which are right; None if there are none, or they are gone."""
+    evaluated = [each.step for each in run.state.evaluations if each.step < step]
+    if not evaluated or run.validation_set is None:
+        return None
+    try:
+        rows, scores = drawn_samples(run.step(evaluated[-1]), held_out=True)
+    except StoreError:
+        return None
+    known = (~is_second_turn(rows) & scores["accuracy"].notna()).to_numpy()
+    batch = token_batch(sampled_rows([rows[known].reset_index(drop=True)], run.validation_set), run.pad_id)
+    return batch, torch.tensor((scores["accuracy"][known].astype(float) >= 1).to_numpy())
+
+
+def check_replayable(run: Run, step: int) -> None:
+    """Raise ConfigError or StoreError if the update of a step cannot be made again."""
+    store = run.store
+    if run.config.model.family == "masked_diffusion":
+        raise ConfigError("an update of a masked-diffusion model is not replayed: its masks are drawn anew")
+    if run.fork is not None and step <= run.fork.version:
+        raise StoreError(f"step {step} is of {run.fork.run!r}, from which {store.name!r} was forked: ask there")
+    if step not in store.committed_steps() or step == 0:
+        raise StoreError(f"Run {store.name!r} has no committed step {step} with an update")
+
+
+def rebuilt(config: Config, store: RunStore, version: int) -> Learner:
     """A learner with the weights after a step."""
     learner = Learner(config)
     start, checkpoint = newest_checkpoint(store, version)
@@ -92,15 +179,21 @@ def _rebuilt(config: Config, store: RunStore, version: int) -> Learner:
 
 
 def _updated(
-    config: Config, start: Path, batch: DataProto, beta: dict[str, Any] | None, reference: list[Tensor]
+    config: Config, replayed: Replayed, batch: DataProto, beta: dict[str, Any] | None, reference: list[Tensor]
 ) -> tuple[Update, list[Tensor]]:
-    """An update from the weights at `start`, and its change of each weight. reference: the change to compare with."""
+    """An update, and its change of each weight. reference: the change to compare with."""
     learner = Learner(config)
-    learner.load(start)
+    learner.load(replayed.start)
     before = {name: weight.clone() for name, weight in learner.weights().items()}
-    was = learner.experience(batch).tensor("old_log_probs")
+    measured = [batch, *([replayed.held_out[0]] if replayed.held_out else [])]
+    was = [learner.experience(each).tensor("old_log_probs") for each in measured]
     metrics = learner.update(batch, beta).metrics
-    now = learner.experience(batch).tensor("old_log_probs")
+    now = [learner.experience(each).tensor("old_log_probs") for each in measured]
+    raised = [after - before for after, before in zip(now, was, strict=True)]
+    outside: list[float | None] = [None, None]
+    if replayed.held_out:
+        held_out, right = replayed.held_out
+        outside = [_mean_where(raised[1], held_out, chosen[:, None]) for chosen in (right, ~right)]
     after = learner.weights()
     change = [(after[name] - weight).double() for name, weight in before.items()]
     moved = _length(change)
@@ -110,9 +203,23 @@ def _updated(
         metrics=metrics,
         moved=moved,
         cosine=along / (moved * other) if moved and other else 0.0,
-        raised=_mean_where(now - was, batch, batch.tensor("advantages") > 0),
-        lowered=_mean_where(now - was, batch, batch.tensor("advantages") < 0),
+        raised=_mean_where(raised[0], batch, batch.tensor("advantages") > 0),
+        lowered=_mean_where(raised[0], batch, batch.tensor("advantages") < 0),
+        held_out_right=outside[0],
+        held_out_wrong=outside[1],
+        losses=_losses(config, batch, now[0]),
     ), change
+
+
+def _losses(config: Config, batch: DataProto, log_probs: Tensor) -> list[float]:
+    """The surrogate of each row alone, a mean over its tokens."""
+    surrogate, losses = POLICY_LOSSES.make(config.algorithm.policy), []
+    names = ("old_log_probs", "advantages", "response_mask", "importance_weights")
+    for row in range(len(batch)):
+        old, advantages, mask, weights = (batch.tensor(name)[row : row + 1] for name in names)
+        tokens = PolicyTokens(old, log_probs[row : row + 1], advantages, mask)
+        losses.append(float(policy_loss(surrogate, tokens, weights, "token")[0]))
+    return losses
 
 
 def _length(change: list[Tensor]) -> float:

@@ -22,7 +22,7 @@ def newest_checkpoint(store: RunStore, version: int) -> tuple[int, Ref | None]:
                 )
             return step, fork.checkpoint
         if (store.directory / store.step_path(step) / "COMMIT.json").exists():
-            checkpoint = store.read_commit(step).artifacts.get("checkpoint")
+            checkpoint = store.checkpoint_of(step)
             if checkpoint is not None and store.intact([checkpoint]):
                 return step, checkpoint
     return 0, None

@@ -5,12 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.command import Overrides, RunName, console, next_step, show_table
+from flows.cli.command import Overrides, RunName, console, errors, next_step, show_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.tree import Tree
 
     from ares.history import Member
+
+WORST = 5
+"""Samples that `ares replay` lists."""
 
 
 def history(run: RunName) -> None:
@@ -92,20 +97,98 @@ def replay(
     run: RunName,
     step: Annotated[int, typer.Option(help="The step whose update is made again.")],
     overrides: Overrides = None,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Stop at the first number that is not finite: its sample and token.")
+    ] = False,
 ) -> None:
     """One step's update again, in this process: as it was, and as other settings would have made it."""
-    from ares.history import replay as update_again
+    from ares.history import replay as make_again
     from ares.store import runs_directory
 
-    updates = update_again(run, step, overrides or [], runs_directory())
-    figures = [
+    with make_again(run, step, overrides or [], runs_directory()) as again:
+        if debug:
+            found = again.find_not_finite()
+            console.print(f"not finite: {found}" if found else "every number of this update is finite", markup=False)
+            return
+        updates, table = again.updates(), again.table
+    figures: list[dict[str, float | None]] = [
         {"change of the weights": update.moved, "cosine with the run's": update.cosine,
-         "log-prob where advantage > 0": update.raised, "log-prob where advantage < 0": update.lowered} | update.metrics
+         "log-prob where advantage > 0": update.raised, "log-prob where advantage < 0": update.lowered,
+         "log-prob of right held-out answers": update.held_out_right,
+         "log-prob of wrong held-out answers": update.held_out_wrong, **update.metrics}
         for update in updates
     ]  # fmt: skip
     titles = ["", f"step {step}", *[" ".join(overrides or [])][: len(updates) - 1]]
     names = list(dict.fromkeys(name for figure in figures for name in figure))
-    cells = [[name, *(f"{figure[name]:+.6g}" if name in figure else "" for figure in figures)] for name in names]
+    cells = [[name, *_cells(figure.get(name) for figure in figures)] for name in names]
     show_table(f"{run}, the update of step {step}", titles, cells)
+    worst = sorted(range(len(table)), key=lambda row: -updates[-1].losses[row])[:WORST]
+    cells = [
+        [*(str(table[name].iloc[row]) for name in table), *_cells(update.losses[row] for update in updates)]
+        for row in worst
+    ]
+    show_table("the highest losses after it", ["id", "sample", "accuracy", *titles[1:]], cells)
     changes = "".join(f" {each}" for each in overrides or [])
     next_step(f"ares fork {run} --at {step} --phase rollout{changes} --run {run}-again")
+
+
+def _cells(values: "Iterable[float | None]") -> list[str]:
+    return ["" if value is None else f"{value:+.6g}" for value in values]
+
+
+def bisect(
+    run: RunName,
+    drop: Annotated[str, typer.Option(help="Between which steps it fell, as 41:60.")],
+    metric: Annotated[str, typer.Option(help="val/accuracy, or val/NAME/accuracy of a held-out set.")] = "val/accuracy",
+    n: Annotated[int, typer.Option(help="Samples per problem; four times as many where that is not clear.")] = 8,
+) -> None:
+    """Which step made a held-out accuracy fall, and which of its groups did. The same command goes on where it was."""
+    import asyncio
+    from contextlib import closing
+
+    from ares.config import ConfigError
+    from ares.history import Probe, find_fall
+    from ares.reports import Parts, bars
+    from ares.store import runs_directory
+    from flows.bisect import Bisection
+
+    found = re.fullmatch(r"(\d+):(\d+)", drop)
+    if found is None:
+        raise ConfigError(f"--drop {drop}: from and to, as 41:60")
+
+    def tell(probe: Probe) -> None:
+        low, high = probe.fallen.low or 0.0, probe.fallen.high or 0.0
+        verdict = ("fallen" if low > 0 else "not fallen") if probe.is_clear else "not clear"
+        where = "below the other end" if probe.step == search.last else "below the middle"
+        console.print(
+            f"step {probe.step}: {probe.accuracy:.3f}, {probe.samples} samples; {where} by {probe.fallen.mean:+.3f} "
+            f"({low:+.3f} to {high:+.3f}): {verdict}", markup=False,
+        )  # fmt: skip
+
+    with Bisection(run, metric, int(found[1]), int(found[2]), n, runs_directory()) as search, bars(errors) as progress:
+        search.watch = Parts(progress)
+        console.print(search.cost(), style="dim", markup=False)
+        fall = asyncio.run(find_fall(search.first, search.last, n, search.measure, tell))
+        if fall is None:
+            console.print(f"{metric} is not clearly lower after step {search.last} than after step {search.first}")
+            return
+        size = f"{fall.size.mean:.3f} ({fall.size.low:.3f} to {fall.size.high:.3f})"
+        if fall.after - fall.before > 1:
+            console.print(f"it fell by {size} from step {fall.before} to {fall.after}; where between is not clear")
+            next_step(f"ares bisect {run} --drop {fall.before}:{fall.after} --n {fall.probes[-1].samples * 4}")
+            return
+        console.print(f"step {fall.after} made it fall by {size}", style="bold", markup=False)
+        console.print(search.cost_of_groups(fall.after), style="dim", markup=False)
+        task, groups = progress.add_task("  groups"), []
+        with closing(search.groups(fall.after, fall.probes[-1].samples)) as left_out:
+            for group in left_out:
+                groups.append(group)
+                progress.update(task, completed=len(groups))
+    groups.sort(key=lambda group: -group.effect)
+    cells = [[group.id, f"{group.effect:+.4f}", f"{group.samples['accuracy'].mean():.2f}"] for group in groups]
+    show_table("held-out accuracy without a group (estimate)", ["group", "change", "its accuracy"], cells)
+    first = groups[0]
+    console.print(f"{first.id}: {first.samples['prompt'].iloc[0]}", markup=False)
+    for _, row in first.samples.iterrows():
+        console.print(f"  {row['accuracy']:.0f}  {row['response']}", markup=False)
+    next_step(f"ares inspect {run} --step {fall.after} --id {first.id} --sample 0")

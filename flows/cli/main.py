@@ -62,6 +62,7 @@ for command in (
     history_cli.history,
     history_cli.rescore,
     history_cli.replay,
+    history_cli.bisect,
     runs_cli.diff,
     runs_cli.verify,
     runs_cli.export,

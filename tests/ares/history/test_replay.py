@@ -1,14 +1,21 @@
 """An update made again has the run's own figures; other settings move the weights another way, and nothing is kept."""
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from ares.config import ConfigError
-from ares.history import replay
+from ares.history import Update, replay
 from ares.store import RunStore, StoreError
 from tests.short_runs import told
+
+
+def made_again(runs: Path, step: int, *overrides: str, name: str = "uninterrupted") -> list[Update]:
+    with replay(name, step, list(overrides), runs) as again:
+        return again.updates()
 
 
 def files_of(runs: Path) -> set[Path]:
@@ -18,7 +25,7 @@ def files_of(runs: Path) -> set[Path]:
 def test_the_runs_own_settings_give_the_runs_own_figures(runs: Path) -> None:
     before = files_of(runs)
     for step in (1, 4):  # from the first weights; from the checkpoint of step 3
-        (update,) = replay("uninterrupted", step, [], runs)
+        (update,) = made_again(runs, step)
         kept = RunStore(runs / "uninterrupted").read_commit(step).metrics
         assert update.metrics == {name: kept[name] for name in update.metrics}
         assert update.cosine == pytest.approx(1.0)
@@ -27,10 +34,10 @@ def test_the_runs_own_settings_give_the_runs_own_figures(runs: Path) -> None:
 
 
 def test_a_higher_rate_goes_further_the_same_way_and_another_estimator_another_one(runs: Path) -> None:
-    own, faster = replay("uninterrupted", 2, ["learner.lr=8e-4"], runs)
+    own, faster = made_again(runs, 2, "learner.lr=8e-4")
     assert faster.moved > 1.5 * own.moved
     assert faster.cosine > 0.9
-    _, other = replay("uninterrupted", 2, ["algorithm.advantage.estimator=rloo", "algorithm.kl.placement=none"], runs)
+    _, other = made_again(runs, 2, "algorithm.advantage.estimator=rloo", "algorithm.kl.placement=none")
     assert 0 < other.cosine < 1
     assert "actor/kl_loss" not in other.metrics or other.metrics["actor/kl_loss"] == 0.0
 
@@ -49,7 +56,35 @@ def test_what_cannot_be_replayed_is_said(
     runs: Path, step: int, overrides: list[str], error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
-        replay("uninterrupted", step, overrides, runs)
+        made_again(runs, step, *overrides)
+
+
+def test_held_out_answers_and_each_sample_are_measured_too(runs: Path) -> None:
+    with replay("uninterrupted", 3, ["learner.lr=8e-4"], runs) as again:
+        own, faster = again.updates()
+        table = again.table
+    assert len(own.losses) == len(table) == 16
+    moved = [abs(each.held_out_right or 0) + abs(each.held_out_wrong or 0) for each in (own, faster)]
+    assert 0 < moved[0] < moved[1]
+    assert own.losses != faster.losses
+
+
+def test_the_first_number_that_is_not_finite_is_named_with_its_sample_and_token(runs: Path) -> None:
+    with replay("uninterrupted", 2, [], runs) as again:
+        assert again.find_not_finite() is None
+        batch = again.batches[-1][1]
+        batch.tensor("advantages")[3, 2] = float("inf")
+        names = batch.non_tensor_batch
+        place = f"{names['global_id'][3]}, sample {names['sample'][3]}, token 2 \\('.+'\\)"
+        assert re.fullmatch(f"advantages of {place}, as the batch has it", str(again.find_not_finite()))
+        batch.tensor("advantages")[3, 2] = 0.0
+        weights = again.start / "policy.safetensors"
+        tensors = load_file(weights)
+        tensors["model.norm.weight"][0] = float("nan")
+        save_file(tensors, weights)
+        found = str(again.find_not_finite())
+    assert found.startswith(f"log-prob of {names['global_id'][0]}, sample {names['sample'][0]}, token 0 (")
+    assert found.endswith(", before the update")
 
 
 def test_the_command_shows_both_side_by_side(runs: Path) -> None:
@@ -58,12 +93,16 @@ def test_the_command_shows_both_side_by_side(runs: Path) -> None:
     (line,) = [line.split() for line in shown.stdout.splitlines() if "actor/lr" in line]
     own, faster = (float(cell) for cell in line[-2:])
     assert faster == pytest.approx(2 * own)  # both in warm-up
+    assert "log-prob of right held-out answers" in shown.stdout
+    assert "the highest losses after it" in shown.stdout
+    debugged = told(runs, "replay", "uninterrupted", "--step", "2", "--debug")
+    assert debugged.stdout == "every number of this update is finite\n"
 
 
 def test_a_step_that_a_fork_shares_is_replayed_and_judged_in_its_parent(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "uninterrupted", tmp_path / "uninterrupted")
     assert told(tmp_path, "fork", "uninterrupted", "--at", "2", "learner.lr=1e-3", "--run", "faster").returncode == 0
     with pytest.raises(StoreError, match="step 2 is of 'uninterrupted', from which 'faster' was forked"):
-        replay("faster", 2, [], tmp_path)
+        made_again(tmp_path, 2, name="faster")
     judged = told(tmp_path, "rescore", "faster")
     assert "steps 0 to 2 are of uninterrupted" in judged.stdout

@@ -1,0 +1,176 @@
+"""Which step made a held-out accuracy fall, and which of its groups did.
+
+    accuracy  .79        .78    .77       .62  .61       a step has fallen when it is clearly nearer to the lower end
+    step       41 ─── 45 ─ 46 ─ 47 ─ ✗ ─── 48 ─── 60     (paired interval over problems; the same noise at every step)
+
+    weights after 47 ─┬─▶ update of step 48 ────────────────▶ log-probs of held-out samples
+                      └─▶ the same, without one group ──────▶ their change, where right answers count +, wrong ones −
+
+Covered: the search, given what measures a step; the updates without a group. Not covered: sampling (flows/bisect.py).
+"""
+
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from algorithms.protocol import DataProto
+from ares.evaluation import Estimate, Evaluation, estimate
+from ares.history.replay import rebuilt
+from ares.runs import Run
+from ares.step import joined_rows, token_batch
+from ares.store import RunStore
+
+MORE = 4
+"""Factor on the samples of an evaluation that was not clear, once."""
+Accuracies = pd.Series
+"""Mean accuracy of each held-out problem, by id."""
+Measure = Callable[[int, int], Awaitable[Accuracies]]
+"""(step, samples per problem) → accuracies."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A step that was evaluated."""
+
+    step: int
+    samples: int
+    accuracy: float
+    fallen: Estimate
+    """How far below the middle between both ends, over problems; of the ends, their difference."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves out zero."""
+        low, high = self.fallen.low, self.fallen.high
+        return low is not None and high is not None and (low > 0 or high < 0)
+
+
+@dataclass(frozen=True)
+class Fall:
+    """The answer of a search: the fall lies after `before`, at the latest in `after`."""
+
+    before: int
+    after: int
+    probes: list[Probe]
+    size: Estimate
+    """Accuracy before minus accuracy after."""
+
+
+async def find_fall(
+    first: int, last: int, samples: int, measure: Measure, tell: Callable[[Probe], None]
+) -> Fall | None:
+    """Search the step at which the accuracy fell; None if it is not clearly lower after `last` than after `first`.
+
+    A step whose place is not clear is measured again with MORE times the samples; if it is not clear even then, the
+    search ends with the steps that it has left.
+    """
+    probes: list[Probe] = []
+
+    async def probe(step: int, at: int) -> Probe:
+        high, low, here = await measure(first, at), await measure(last, at), await measure(step, at)
+        below = high - low if step == last else (high + low) / 2 - here
+        probes.append(Probe(step, at, float(here.mean()), estimate(below.tolist())))
+        tell(probes[-1])
+        return probes[-1]
+
+    async def clear(step: int) -> Probe | None:
+        for at in (samples, MORE * samples):
+            if (found := await probe(step, at)).is_clear:
+                return found
+        return None
+
+    ends = await clear(last)
+    if ends is None or ends.fallen.mean < 0:
+        return None
+    before, after = first, last
+    while after - before > 1:
+        middle = await clear((before + after) // 2)
+        if middle is None:
+            break
+        before, after = (before, middle.step) if middle.fallen.mean > 0 else (middle.step, after)
+    most = max(each.samples for each in probes)
+    size = estimate((await measure(before, most) - await measure(after, most)).tolist())
+    return Fall(before, after, probes, size)
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a step's update would have been without one group."""
+
+    slot: int
+    id: str
+    effect: float
+    """Estimated change of the held-out accuracy by leaving it out; above zero: the group did harm."""
+    samples: pd.DataFrame
+    """Of the group: prompt, response, ground_truth, accuracy, advantage."""
+
+
+class HeldOut(NamedTuple):
+    """Samples of a policy on held-out problems, without those of problems that are always or never solved."""
+
+    batch: DataProto
+    above: Tensor
+    """[B]: the accuracy of each, minus the mean of its problem."""
+    sampled: int
+    """How many there were with the others."""
+
+
+def read_accuracies(store: RunStore) -> Accuracies:
+    """What an evaluation has found; problems without a score are left out."""
+    table = pd.read_parquet(store.here("problems.parquet")).set_index("id")["accuracy"]
+    return table.dropna().astype(float)
+
+
+def read_held_out(evaluation: Evaluation) -> HeldOut:
+    """The samples of an evaluation."""
+    folder, problems = evaluation.run.store.directory, evaluation.run.train_set
+    rollouts, scores = (
+        [pd.read_parquet(file) for file in sorted(folder.glob(f"{kind}-validation-*.parquet"))]
+        for kind in ("rollout", "score")
+    )
+    rows = joined_rows(rollouts, scores, problems)
+    rows = rows[rows["accuracy"].notna()].reset_index(drop=True)
+    accuracy = rows["accuracy"].astype(float)
+    above = accuracy - accuracy.groupby(rows["id"]).transform("mean")
+    telling = (above != 0).to_numpy()
+    batch = token_batch(rows[telling].reset_index(drop=True), evaluation.run.pad_id)
+    return HeldOut(batch, torch.tensor(above[telling].to_numpy(), dtype=torch.float64), len(rows))
+
+
+def rank_groups(run: Run, step: int, held_out: HeldOut) -> Iterator[Group]:
+    """Make a step's update without each of its groups, one after the other: its advantages and KL count as zero.
+
+    held_out: of the policy before the step. The first-order change of the held-out accuracy is the mean of a sample's
+    `above` times the change of its log-prob.
+    """
+    store, config = run.store, run.config
+    commit, beta = store.read_commit(step), store.read_commit(step - 1).state["beta"]
+    batch = DataProto.load(store.path(commit.artifacts["batch"]))
+    table = store.read_rows(commit.artifacts["samples"])
+    with tempfile.TemporaryDirectory(prefix="ares-bisect-") as folder:
+        start, learner = Path(folder), rebuilt(config, store, step - 1)
+        learner.save(start)
+
+        def log_probs_after(batch: DataProto) -> Tensor:
+            learner.load(start)
+            learner.update(batch, beta)
+            measured = learner.experience(held_out.batch)
+            return (measured.tensor("old_log_probs") * held_out.batch.tensor("response_mask")).double().sum(1)
+
+        whole = log_probs_after(batch)
+        slots = torch.as_tensor(batch.non_tensor_batch["uid"].astype(int))
+        for slot in slots.unique().tolist():
+            fields = {name: batch.tensor(name).clone() for name in ("advantages", "kl_coefs") if name in batch.fields}
+            for values in fields.values():
+                values[slots == slot] = 0.0
+            without = DataProto.load(store.path(commit.artifacts["batch"]))
+            without.batch.update(fields)
+            effect = float((held_out.above * (log_probs_after(without) - whole)).sum()) / held_out.sampled
+            own = table[table["slot"] == slot]
+            yield Group(slot, str(own["id"].iloc[0]), effect, own)

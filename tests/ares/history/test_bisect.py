@@ -1,0 +1,54 @@
+"""The search for the step that made an accuracy fall: it asks for few steps, and says where it is not clear."""
+
+import asyncio
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ares.history import Fall, Probe, find_fall
+
+PROBLEMS = 200
+
+
+def searched(curve: list[float], samples: int = 8) -> tuple[Fall | None, list[Probe]]:
+    """Search a fall from the first to the last step of a curve of true accuracies, with the same noise at each step."""
+    noise, ease = np.random.default_rng(0).random((PROBLEMS, 64)), np.random.default_rng(1).normal(0, 0.1, PROBLEMS)
+
+    async def measure(step: int, at: int) -> pd.Series:
+        right = noise[:, :at] < (curve[step] + ease)[:, None]
+        return pd.Series(right.mean(1), index=[f"p{row}" for row in range(PROBLEMS)])
+
+    told: list[Probe] = []
+    return asyncio.run(find_fall(0, len(curve) - 1, samples, measure, told.append)), told
+
+
+@pytest.mark.parametrize("step", [1, 2, 11, 19, 20])
+def test_a_fall_in_one_step_is_found_in_about_as_many_probes_as_halvings(step: int) -> None:
+    fall, told = searched([0.7] * step + [0.6] * (21 - step))
+    assert fall is not None
+    assert (fall.before, fall.after) == (step - 1, step)
+    assert fall.size.low is not None
+    assert fall.size.low > 0
+    assert fall.size.mean == pytest.approx(0.1, abs=0.03)
+    assert len(told) <= 2 * 6
+
+
+@pytest.mark.parametrize("curve", [[0.6] * 5, [0.5, 0.6, 0.6, 0.7]])
+def test_where_nothing_fell_nothing_is_found(curve: list[float]) -> None:
+    assert searched(curve)[0] is None
+
+
+def test_a_gradual_fall_has_no_step_and_the_search_says_between_which_it_lies() -> None:
+    fall, told = searched(np.linspace(0.7, 0.5, 21).tolist())
+    assert fall is not None
+    assert fall.before < 10 < fall.after
+    assert fall.after - fall.before > 1
+    assert [probe.samples for probe in told[-2:]] == [8, 32]
+    assert not told[-1].is_clear
+
+
+def test_a_dip_that_has_passed_is_not_taken_for_the_fall() -> None:
+    fall, _ = searched([0.7, 0.7, 0.5, 0.7, 0.7, 0.7, 0.6, 0.6, 0.6])
+    assert fall is not None
+    assert (fall.before, fall.after) == (5, 6)
