@@ -26,7 +26,8 @@ class EnvironmentConfig(Strict):
     settings: dict[str, Any] = Field({})
     """Keyword arguments of a class of yours or of a game."""
     tools: list[str] = Field([])
-    """What the model may call, with kind=tools: `calculator`, `python`, `submit`, path/to/file.py:function."""
+    """What the model may call, with kind=tools: `calculator`, `submit`, path/to/file.py:function, and `python`: a
+    session in the sandbox with the standard library, 2 CPU seconds and 512 MiB for all code of an episode."""
     call_format: Literal["hermes", "llama", "python"] = "hermes"
     """How a call is written: <tool_call>{"name": …, "arguments": …}</tool_call> (Qwen, Hermes), a JSON object alone
     with "parameters" (Llama), or a fenced block of Python."""
