@@ -79,10 +79,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, asked: dict[str, str]) -> None:
         try:
-            found, status = _told(self.server.answer, asked), HTTPStatus.OK
+            found, status = _as_json(_told(self.server.answer, asked)), HTTPStatus.OK
         except (TypeError, ValueError) as error:
-            found, status = {"error": f"the page asked what nothing answers: {error}"}, HTTPStatus.BAD_REQUEST
-        self._reply(status, _as_json(found).encode(), "application/json")
+            status = HTTPStatus.BAD_REQUEST
+            found = _as_json({"error": f"the page asked what nothing answers: {error}"})
+        self._reply(status, found.encode(), "application/json")
 
     def _reply(self, status: HTTPStatus, content: bytes, kind: str) -> None:
         self.send_response(status)

@@ -16,7 +16,10 @@ from ares.browse.runs import TABLES
 from ares.browse.tokens import load_pieces, token_rows
 from ares.store import DamagedArtifact, RunStore, StoreError, checked_name
 
-TEXTS = ("prompt", "response", "ground_truth", "test_outcomes", "media_references")
+TEXTS = (
+    "prompt", "response", "ground_truth", "test_outcomes", "media_references",
+    "transcript", "turn_rewards", "episode_error",
+)  # fmt: skip
 """Columns that a list of samples does without."""
 EXCERPT = 100
 """Characters at the end of a response that a list shows."""
@@ -74,7 +77,10 @@ def tests(store: RunStore, step: int, table: str, number: int) -> dict[str, list
     from ares.reports import list_tests  # these load transformers, which takes seconds
 
     rows = _rows(store, step, table)
-    return {"tests": list_tests(store, str(rows.loc[rows["group"] == number, "id"].iloc[0]), table == "evaluation")}
+    names = rows.loc[rows["group"] == number, "id"].tolist()
+    if not names:
+        raise StoreError(f"Run {store.name!r}: step {step} has no group {number} of {table}")
+    return {"tests": list_tests(store, str(names[0]), table == "evaluation")}
 
 
 def verdicts(store: RunStore, name: str, step: int) -> dict[str, Any]:
@@ -104,8 +110,7 @@ def problem(store: RunStore, place: int) -> dict[str, Any]:
     table, name = known.iloc[place]
     moments, last = [], pd.Series()
     for step in met.loc[(met["table"] == table) & (met["id"] == name), "step"]:
-        rows = _rows(store, step, table)
-        rows = rows[rows["id"] == name]
+        rows = _rows(store, step, table, name)
         columns = {column: _plain(rows[column]) for column in ANSWERED if column in rows}
         moments.append({"step": step, "table": table, "group": int(rows["group"].iloc[0]), "columns": columns})
         last = rows.iloc[0]
@@ -121,13 +126,13 @@ def problem(store: RunStore, place: int) -> dict[str, Any]:
 
 def _met(store: RunStore) -> pd.DataFrame:
     """A row for each problem and step that met it: id, accuracy, table, step; those trained on first."""
-    return _met_until(store.directory, store.digest(store.committed_steps()[-1]) if store.committed_steps() else None)
+    return _met_until(store, store.digest(store.committed_steps()[-1]) if store.committed_steps() else None)
 
 
 @lru_cache(maxsize=4)
-def _met_until(directory: Path, last: str | None) -> pd.DataFrame:
+def _met_until(store: RunStore, last: str | None) -> pd.DataFrame:
     """last: digest of the newest commit."""
-    store, found = RunStore(directory), [pd.DataFrame(columns=["id", "accuracy", "table", "step"])]
+    found = [pd.DataFrame(columns=["id", "accuracy", "table", "step"])]
     for table in TABLES:
         for step in store.committed_steps():
             try:
@@ -139,13 +144,20 @@ def _met_until(directory: Path, last: str | None) -> pd.DataFrame:
     return pd.concat(found[1:] or found, ignore_index=True)
 
 
-def _rows(store: RunStore, step: int, table: str) -> pd.DataFrame:
-    """A step's table, with the number of each row's group, and how its response ended."""
-    rows = _read(*_file(store, step, table)).to_pandas()
-    ids = rows["id"].astype(str)
+def _rows(store: RunStore, step: int, table: str, of: str | None = None) -> pd.DataFrame:
+    """A step's table, with the number of each row's group, and how its response ended. of: a problem's rows alone."""
+    path, digest = _file(store, step, table)
+    whole = _read(path, digest)
+    if "response" not in whole.column_names:
+        raise StoreError(f"{path}: an older version wrote this table, without responses")
+    ids = whole["id"].to_pandas().astype(str)
+    numbers = whole["slot"].to_pandas() if "slot" in whole.column_names else pd.Series(pd.factorize(ids)[0], ids.index)
+    if of is not None:
+        chosen = ids == of
+        whole, ids, numbers = whole.filter(pa.array(chosen)), ids[chosen], numbers[chosen]
+    rows = whole.to_pandas().set_axis(ids.index)
     cut = rows["truncated"].astype(bool) if "truncated" in rows else rows.get("finish_reason", ids) == "length"
     ended = rows["error_type"].fillna("") if "error_type" in rows else pd.Series("", rows.index)
-    numbers = rows["slot"] if "slot" in rows else pd.Series(pd.factorize(ids)[0], rows.index)
     return rows.assign(id=ids, group=numbers.astype(int), ended=ended.astype(str).mask(cut, "truncated"))
 
 
@@ -160,7 +172,7 @@ def _file(store: RunStore, step: int, table: str) -> tuple[Path, str]:
     return path, ref.sha256
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def _read(path: Path, digest: str, columns: tuple[str, ...] | None = None) -> pa.Table:
     """A table as it was written. Raises DamagedArtifact."""
     try:
@@ -175,12 +187,14 @@ def _columns(rows: pd.DataFrame) -> list[pd.Series]:
 
 def _plain(column: pd.Series) -> list[Any]:
     """A column as JSON has it: six digits, null for a missing value, arrays as lists."""
-    if column.dtype.kind == "f":
-        values = column.to_numpy(dtype=float, na_value=np.nan).tolist()
-    else:
-        values = [value.tolist() if isinstance(value, np.ndarray) else value for value in column.tolist()]
-    return [_rounded(value) if isinstance(value, float) else None if value is pd.NA else value for value in values]
+    is_number = column.dtype.kind == "f"
+    values = column.to_numpy(dtype=float, na_value=np.nan).tolist() if is_number else column.tolist()
+    return [_plain_value(value) for value in values]
 
 
-def _rounded(value: float) -> float | None:
-    return float(f"{value:.6g}") if np.isfinite(value) else None
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, np.ndarray | list):
+        return [_plain_value(each) for each in value]
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if np.isfinite(value) else None
+    return None if value is pd.NA else value.item() if isinstance(value, np.generic) else value

@@ -38,7 +38,7 @@ function Run({ runs }) {
   const curves = useAnswer("curves", { run: shown.run });
   const other = useAnswer(shown.other ? "curves" : null, { run: shown.other });
   if (!curves.steps) return html`<p aria-busy=${!curves.error}></p><${Trouble} of=${curves.error} />`;
-  const there = curves.tables[shown.table];
+  const there = curves.tables[shown.table] ?? [];
   keyboard.steps = there;
   if (!there.map(String).includes(shown.step) && there.length) {
     queueMicrotask(() => show({ step: String(there.at(-1)), row: "" }));
@@ -61,6 +61,10 @@ function App() {
   const [isHelping, help] = useState(false);
   keyboard.help = () => help(!isHelping);
   if (!Array.isArray(runs)) return html`<main aria-busy=${!runs.error}><${Trouble} of=${runs.error} /></main>`;
+  if (shown.other && !runs.some((run) => run.name === shown.other)) {  // the address may hold anything
+    queueMicrotask(() => show({ other: "" }));
+    return null;
+  }
   if (!runs.some((run) => run.name === shown.run)) {
     const first = runs.find((run) => !run.problem);
     if (first) queueMicrotask(() => show({ run: first.name }));

@@ -114,8 +114,13 @@ function Tokens({ sample }) {
 
 const Plain = ({ sample }) => html`<pre class="response">${sample.response}</pre>`;
 
-// Ways to show a response, by title. A view of an episode's turns is one more line here.
-const VIEWS = { tokens: Tokens, text: Plain };
+// An episode turn by turn: what the environment said, which is not learnt from, is dim.
+const Turns = ({ sample }) => html`<pre class="response">${JSON.parse(sample.transcript).map((turn, at) => html`<span>${at + 1}▸ ${turn.said}\n</span>
+  ${[].concat(turn.heard).filter((heard) => heard).map((heard) => html`<span class="masked">${heard}\n</span>`)}`)}</pre>`;
+
+// Ways to show a response, by title.
+const VIEWS = { tokens: Tokens, text: Plain, turns: Turns };
+const viewsOf = (sample) => Object.keys(VIEWS).filter((name) => name !== "turns" || sample.transcript);
 
 function Tests({ sample, where }) {
   const said = useAnswer(sample.test_outcomes ? "tests" : null, where);
@@ -125,14 +130,14 @@ function Tests({ sample, where }) {
     <td><code>${said.tests?.[place] ?? `test ${place + 1}`}</code></td></tr>`)}</table>`;
 }
 
-const TOLD = ["prompt", "response", "ground_truth", "test_outcomes", "token_rows", "id", "sample", "group", "media_references"];
+const TOLD = ["prompt", "response", "ground_truth", "test_outcomes", "token_rows", "id", "sample", "group", "media_references", "transcript"];
 
 function Sample({ columns, parts, row, scale }) {
   const where = { run: shown.run, step: shown.step, table: shown.table, number: columns.group[row] };
   const found = useAnswer("group", where);
   const sample = found.samples?.find((each) => each.sample === columns.sample[row]);
   if (!sample) return html`<article class="sample" aria-busy=${!found.error}><${Trouble} of=${found.error} /></article>`;
-  const View = VIEWS[shown.view] ?? Tokens;
+  const View = viewsOf(sample).includes(shown.view) ? VIEWS[shown.view] : Tokens;
   const mine = columns.group.map((_, at) => at).filter((at) => columns.group[at] === where.number);
   return html`<article class="sample">
     <header><strong>${sample.id}</strong> step ${shown.step}
@@ -145,7 +150,7 @@ function Sample({ columns, parts, row, scale }) {
     ${parts.length > 0 && html`<p class="facts"><${Parts} row=${sample} ...${{ parts, scale }} />
       ${sample.reward === null ? "no reward" : html`reward ${signed(sample.reward)} = ${parts.filter((part) => sample[part] !== null).map((part) =>
         html`<span class="legend"><i class="part part${parts.indexOf(part) % 6}"></i>${part.replace("reward_", "")} ${signed(sample[part])}</span>`)}`}</p>`}
-    <div class="views" role="tablist">${Object.keys(VIEWS).map((name) => html`<button role="tab" aria-selected=${name === shown.view}
+    <div class="views" role="tablist">${viewsOf(sample).map((name) => html`<button role="tab" aria-selected=${name === shown.view}
       class=${name === shown.view ? "" : "outline"} onClick=${() => show({ view: name })}>${name}</button>`)}</div>
     <${View} sample=${sample} />
     <${Trouble} of=${found.missing} />
