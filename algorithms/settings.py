@@ -206,8 +206,9 @@ class AdvantageSettings(Strict):
     """How rewards become advantages."""
 
     estimator: str = "grpo"
-    """grpo, gdpo, maxrl, pass_at_k, rloo (compare within a prompt's group), remax (with its greedy answer), gae (with a
-    critic), reinforce_plus_plus, or path/to/file.py:Name (docs/extending.md)."""
+    """grpo, gdpo, maxrl, pass_at_k, rloo (compare within a prompt's group), rloo_by_turn (a turn of an episode with the
+    same turn of others), remax (with its greedy answer), gae (with a critic), reinforce_plus_plus, or
+    path/to/file.py:Name (docs/extending.md)."""
     settings: dict[str, Any] = Field({})
     """Settings of pass_at_k, or of an estimator in a file of yours."""
     norm_by_std: bool = True
@@ -312,7 +313,7 @@ class VespoSettings(Strict):
 
 
 class ClipCovSettings(Strict):
-    """Clip-Cov; the clips of the ratio are those of ppo."""
+    """Clip-Cov."""
 
     share: float = Field(2e-4, gt=0, le=1)
     """Share of a global batch's tokens that lose their gradient."""
