@@ -9,6 +9,7 @@ sends the rest of the tests to a new checker.
 A checker takes the next program unless its tests may have left a trace. Nothing is ever forked from a checker.
 """
 
+import _socket
 import decimal
 import gc
 import importlib
@@ -99,7 +100,7 @@ class _Globals(dict[str, Any]):
 class Checker:
     """Judges one job: a program with its tests."""
 
-    def __init__(self, job: dict[str, Any], connection: socket.socket, zygote: Zygote, progress: mmap.mmap) -> None:
+    def __init__(self, job: dict[str, Any], connection: _socket.socket, zygote: Zygote, progress: mmap.mmap) -> None:
         self._job = job
         self._connection = connection
         self._zygote = zygote
