@@ -217,7 +217,15 @@ ENGINES = Kind(
 """families: values of model.family that it can sample from; independent: a response's bits do not depend on those
 generated beside it; continues: the noise after a request's `begun` tokens differs from that which drew them."""
 
-TRACKERS = Kind("tracking", "kind", "a tracker", ("catch_up", "finish"), {"mlflow": "ares.reports.mlflow:Tracking"})
+TRACKERS = Kind(
+    "tracking", "kind", "a tracker", ("catch_up", "finish"),
+    {
+        "mlflow": "ares.reports.mlflow:Tracking",
+        "jsonl": "ares.reports.trackers:JsonLines",
+        "tensorboard": "ares.reports.trackers:TensorBoard",
+        "wandb": "ares.reports.trackers:WeightsAndBiases",
+    },
+)  # fmt: skip
 
 KINDS = (ESTIMATORS, POLICY_LOSSES, KL_CONTROLLERS, GRADERS, REWARD_DESIGNS, ENGINES, TRACKERS)
 

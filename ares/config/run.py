@@ -158,20 +158,31 @@ class TrainConfig(Strict):
 class TrackingConfig(Strict):
     """Where metrics go."""
 
-    kind: str = Field("mlflow", json_schema_extra=NO_EFFECT)
-    """`mlflow`, or path/to/file.py:Name (docs/extending.md); an ablation's report is in MLflow all the same."""
+    kind: str | tuple[str, ...] = Field("mlflow", json_schema_extra=NO_EFFECT)
+    """mlflow; jsonl, tensorboard (files in the run directory); wandb (WANDB_MODE=offline: there, too); or
+    path/to/file.py:Name (docs/extending.md). Several: [mlflow, jsonl]. An ablation's report is in MLflow all the same.
+    tensorboard and wandb are packages of their own."""
     settings: dict[str, Any] = Field({}, json_schema_extra=NO_EFFECT)
     """Settings of a tracker in a file of yours."""
     uri: str | None = Field(None, json_schema_extra=NO_EFFECT)
     """MLflow server or database. None: MLFLOW_TRACKING_URI, else `mlflow.db` in the folder of the runs."""
     experiment: str = Field("ares", min_length=1, json_schema_extra=NO_EFFECT)
-    """MLflow experiment."""
+    """MLflow experiment, or W&B project."""
     samples: int = Field(16, ge=0, le=MOST_SAMPLES, json_schema_extra=NO_EFFECT)
     """Rows of the sample table logged with every evaluation."""
     parent_run: str | None = Field(None, json_schema_extra=NO_EFFECT)
     """MLflow run under which this one is shown; an ablation sets it."""
     tags: dict[str, str] = Field({}, json_schema_extra=NO_EFFECT)
-    """Tags of the MLflow run."""
+    """Tags of the MLflow or W&B run."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What `kind` names."""
+        return (self.kind,) if isinstance(self.kind, str) else self.kind
+
+    def one_by_one(self) -> "list[TrackingConfig]":
+        """A section for each tracker."""
+        return [self.model_copy(update={"kind": kind}) for kind in self.kinds]
 
 
 class Wire(Strict):

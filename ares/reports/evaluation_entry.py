@@ -30,12 +30,12 @@ DECIDED_BY = ("target", "step", "weights", "suite", "form", "samples", "temperat
 
 
 def log_evaluation(evaluation: Evaluation, summary: Mapping[str, Any]) -> None:
-    """Log an evaluation, unless it is logged already or tracking.kind is not MLflow.
+    """Log an evaluation, unless it is logged already or tracking.kind has no MLflow.
 
     If MLflow is away, warn: the same command logs it later.
     """
     tracking, store = evaluation.config.tracking, evaluation.run.store
-    if tracking.kind != "mlflow":
+    if "mlflow" not in tracking.kinds:
         return
     tags = origin("ares eval", evaluation.config, code_version(), store) | _parent(evaluation)
     _log_once(evaluation.config, store, ENTRY, summary, tags, lambda entry: _log(entry, evaluation, summary))

@@ -70,12 +70,17 @@ class Reporting:
 
     def _report(self) -> None:
         try:
-            tracker: Tracker = TRACKERS.make(self._run.config.tracking, self._run.config, self._run.store)
+            trackers: list[Tracker] = [
+                TRACKERS.make(section, self._run.config, self._run.store)
+                for section in self._run.config.tracking.one_by_one()
+            ]
             while not self._ending.wait(PAUSE_SECONDS):
-                tracker.catch_up()
-            if self._state == "FINISHED":
-                tracker.finish()
-            else:
-                tracker.interrupt(self._state)
+                for tracker in trackers:
+                    tracker.catch_up()
+            for tracker in trackers:
+                if self._state == "FINISHED":
+                    tracker.finish()
+                else:
+                    tracker.interrupt(self._state)
         except Exception as error:  # noqa: BLE001 (it is raised in the run's own thread)
             self._error = error

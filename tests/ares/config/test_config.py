@@ -68,6 +68,17 @@ def refusal(name: str, *overrides: str) -> str:
             "algorithm.policy={importance_weights: rejected, importance_floor: 3}",
             "keeps importance_floor to importance",
         ),
+        ("tracking.kind=[mlflow, wandbb]", "tracking.kind: 'wandbb' is not a tracker (did you mean wandb?)"),
+        ("learner.schedule=cosine", "decay_steps is for schedule=linear and cosine, which need it (schedule=cosine)"),
+        ("learner.decay_steps=5", "decay_steps is for schedule=linear and cosine, which need it (schedule=constant)"),
+        ("learner={optimizer: muon, sharded: true}", "learner.optimizer=muon needs whole matrices"),
+        ("algorithm=dap", "algorithm: 'dap' is neither a section nor a preset (did you mean dapo?)"),
+        ("algorithm.advantage.estimator=maxrl", "maxrl is for rewards 0 and 1: set algorithm.aepo.enabled=false"),
+        ("algorithm={advantage: {estimator: gdpo}, kl: {placement: reward}}", "gdpo compares each part of the reward"),
+        (
+            "algorithm={aepo: {enabled: false}, advantage: {estimator: pass_at_k, settings: {k: 9}}}",
+            "algorithm.advantage.settings.k (9) must be at most rollout.n (8)",
+        ),
         ("algorithm.policy.importance_floor=0.5", "importance_floor is for importance_weights=masked or rejected"),
         ("algorithm.policy={loss: cispo, ratio: sequence}", "ratio=sequence (GSPO) is for loss=ppo; cispo has a ratio"),
         (

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ares.config import TrackingConfig
 from ares.reports import Reporting, reporting
 
 
@@ -26,7 +27,7 @@ def test_the_tracker_is_told_how_a_run_ended(
     monkeypatch.setattr(reporting, "TRACKERS", SimpleNamespace(make=lambda *_: tracker))
 
     def run() -> None:
-        with Reporting(SimpleNamespace(config=SimpleNamespace(tracking=None), store=None)):
+        with Reporting(SimpleNamespace(config=SimpleNamespace(tracking=TrackingConfig()), store=None)):
             if error is not None:
                 raise error
 

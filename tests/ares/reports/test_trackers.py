@@ -1,0 +1,94 @@
+"""JSON lines, TensorBoard and W&B: every committed step once, also after a resume; several at once."""
+
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ares.config import TRACKERS, TrackingConfig
+from ares.errors import UserError
+from ares.reports import Reporting
+from tests.ares.builders import config
+
+METRICS = [{"reward/accuracy": 0.25}, {"reward/accuracy": 0.5, "reward/mean": math.nan}, {"reward/accuracy": 0.75}]
+
+
+def store_of(folder: Path, commits: int) -> Any:
+    """A run directory with so many committed steps."""
+    return SimpleNamespace(
+        directory=folder,
+        name="mine",
+        committed_steps=lambda: list(range(commits)),
+        read_commit=lambda step: SimpleNamespace(
+            step=step, metrics=METRICS[step], timings={"timing_s/step": 2.0}, timestamp=1000 * step
+        ),
+    )
+
+
+def tracker(kind: str, folder: Path, commits: int) -> Any:
+    return TRACKERS.make(TrackingConfig(kind=kind), config(), store_of(folder, commits))
+
+
+def test_json_lines_hold_every_step_once_after_a_resume(tmp_path: Path) -> None:
+    for commits in (1, 2, 3):
+        again = tracker("jsonl", tmp_path, commits)
+        again.catch_up()
+        again.finish()
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [0, 1, 2]
+    assert lines[1] == {
+        "step": 1, "timestamp": 1000, "reward/accuracy": 0.5, "reward/mean": None, "timing_s/step": 2.0,
+    }  # fmt: skip
+
+
+def test_tensorboard_has_every_step_once_after_a_resume(tmp_path: Path) -> None:
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    for commits in (2, 3):
+        again = tracker("tensorboard", tmp_path, commits)
+        again.catch_up()
+        again.interrupt("KILLED")
+    events = reader.EventAccumulator(str(tmp_path / "tensorboard")).Reload().Scalars("reward/accuracy")
+    assert [(event.step, event.value, event.wall_time) for event in events] == [(0, 0.25, 0), (1, 0.5, 1), (2, 0.75, 2)]
+
+
+def test_wandb_is_given_every_step_once_after_a_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    logged: list[int] = []
+    log = wandb.sdk.wandb_run.Run.log
+    monkeypatch.setattr(
+        wandb.sdk.wandb_run.Run, "log", lambda run, data, step: (logged.append(step), log(run, data, step=step))[1]
+    )
+    ids = set()
+    for commits in (2, 3):
+        again = tracker("wandb", tmp_path, commits)
+        again.catch_up()
+        ids.add(again.run.id)
+        again.finish()
+    assert logged == [0, 1, 2]
+    assert len(ids) == 1
+    assert len(list(tmp_path.glob("wandb/offline-run-*/*.wandb"))) == 2
+
+
+def test_a_package_that_is_absent_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "wandb", None)
+    with pytest.raises(UserError, match=r"tracking\.kind needs the package wandb"):
+        tracker("wandb", tmp_path, 1)
+
+
+def test_several_trackers_are_told_of_the_same_commits(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from ares.reports import Tracker\nclass Count(Tracker):\n"
+        "    def catch_up(self): ...\n"
+        "    def finish(self): (self.store.directory / 'count').write_text(str(len(self.store.committed_steps())))\n"
+    )
+    section = TrackingConfig(kind=("jsonl", f"{mine}:Count"))
+    with Reporting(SimpleNamespace(config=SimpleNamespace(tracking=section), store=store_of(tmp_path, 3))):  # type: ignore[arg-type]
+        pass
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
+    assert (tmp_path / "count").read_text() == "3"
