@@ -71,5 +71,6 @@ class EntropyBonus:
         return {"coef": self.coef}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Continue from a state."""
-        self.coef = state["coef"]
+        """Continue from a state; a coefficient that does not adapt is that of the settings."""
+        if self.settings.target is not None:
+            self.coef = state["coef"]

@@ -52,6 +52,12 @@ def test_a_target_moves_the_coefficient_and_a_resumed_one_continues() -> None:
     assert bonus.coef == 0.0
 
 
+def test_without_a_target_the_coefficient_is_that_of_the_settings_in_a_fork_too() -> None:
+    bonus = EntropyBonus(EntropyBonusSettings(coef=0.02))
+    bonus.load_state_dict({"coef": 0.001})
+    assert bonus.coef == 0.02
+
+
 def test_only_the_tokens_of_highest_entropy_get_it() -> None:
     bonus = EntropyBonus(EntropyBonusSettings(coef=0.1, share=0.4))
     entropies = torch.tensor([[0.1, 2.0, 9.0], [1.0, 0.2, 0.3]])

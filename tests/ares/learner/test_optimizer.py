@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import GPT2Config, GPT2LMHeadModel
 
 import ares.learner.learner as learner_module
-from ares.config import LearnerConfig
-from ares.learner.optimizer import MuonWithAdamW, adamw, learning_rate, move_moments, take_step
+from ares.config import ConfigError, LearnerConfig
+from ares.learner.optimizer import MuonWithAdamW, adamw, learning_rate, move_moments, muon, take_step
 from tests.ares.builders import config, shaped
 from tests.ares.learner.test_learner import equal, learner, sampled, weights
 
@@ -107,6 +108,19 @@ def test_muon_moves_the_matrices_of_layers_as_torchs_own_and_adamw_everything_el
     rate = trained.config.learner.lr
     torch.optim.Muon([alone], rate, 0.1, adjust_lr_fn="match_rms_adamw").step()
     torch.testing.assert_close(weights(trained)[name], alone.detach())
+
+
+def test_muon_leaves_every_table_of_embeddings_to_adamw_and_needs_a_matrix() -> None:
+    config = GPT2Config(vocab_size=8, n_positions=8, n_embd=4, n_layer=1, n_head=1)
+    model, settings = GPT2LMHeadModel(config), learner(*MUON).config.learner
+    optimizer = muon(model, 1e-3, settings)
+    by_muon = {parameter for group in optimizer.muon.param_groups for parameter in group["params"]}
+    assert model.transformer.h[0].attn.c_attn.weight in by_muon
+    assert not by_muon & {model.transformer.wte.weight, model.transformer.wpe.weight}
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = "ln_" in name
+    with pytest.raises(ConfigError, match=r"learner\.optimizer=muon: the model has no matrix in its layers"):
+        muon(model, 1e-3, settings)
 
 
 def test_a_run_with_muon_resumes_to_the_same_bits(tmp_path: Path) -> None:
