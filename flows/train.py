@@ -58,6 +58,8 @@ async def train(run: Run, conductor: Conductor, committed: Callable[[], None], l
             title = f"{run.store.name} step-{number:06d}"
             await conductor.step(title, number, partial(train_step, run, number, ahead))
             committed()
+        else:
+            watch.look(is_over=True)
     finally:
         ahead.end()
     logger.info("%s ended after step %d of %d", run.store.name, run.state.step, config.train.steps, extra=run.about)

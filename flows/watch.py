@@ -71,18 +71,23 @@ class Watch:
         self.run = run
         self._longest = max((wire.steps for wire in run.config.watch.wires.values()), default=0) + 1
 
-    def look(self) -> Trip | None:
-        """Act on what the last commit trips. Returns a rewind; raises what the conductor pauses a run with."""
+    def look(self, is_over: bool = False) -> Trip | None:
+        """Act on what the last commit trips. Returns a rewind; raises what the conductor pauses a run with.
+
+        is_over: nothing is left to pause or to rewind, so every wire only warns.
+        """
         run, began = self.run, 0 if self.run.fork is None else self.run.fork.version + 1
         last = run.state.step
         own = [run.store.read_commit(step) for step in range(max(began, last + 1 - self._longest), last + 1)]
-        trips = {trip.action: trip for trip in reversed(find_trips(run.config.watch, own))} if own else {}
-        if "warn" in trips:
-            run.conductor.warn(run.store.name, trips["warn"].wire, trips["warn"].why)
-        if "rewind" in trips:
-            return trips["rewind"]
-        if "pause" in trips:
-            self._pause(trips["pause"])
+        trips = find_trips(run.config.watch, own)
+        for trip in trips:
+            if is_over or trip.action == "warn":
+                run.conductor.warn(run.store.name, trip.wire, trip.why)
+        acts = {trip.action: trip for trip in reversed(trips) if not is_over}
+        if "rewind" in acts:
+            return acts["rewind"]
+        if "pause" in acts:
+            self._pause(acts["pause"])
         return None
 
     def _pause(self, trip: Trip) -> None:
@@ -109,7 +114,7 @@ def rewind(run: Run, trip: Trip) -> str:
     at = max(trip.sound, run.fork.version if run.fork is not None else 0)
     logger.warning("%s: %s: back to step %d, and on as %s with %s", name, trip.why, at, target, ", ".join(changes))
     made = run_store(target, runs).fork()
-    if made is None or (made.run, made.at, made.why) != (name, at, trip.why):
+    if made is None or (made.run, made.at) != (name, at) or not made.why:
         fork(name, at, None, [*changes, f"watch.remedies={json.dumps(left)}"], target, runs, trip.why)
     return target
 

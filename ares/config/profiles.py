@@ -7,7 +7,6 @@ and reasons (ares/config/run.py).
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, get_origin
@@ -106,7 +105,7 @@ def _read(profile: str, seen: list[str]) -> tuple[dict[str, Any], list[str]]:
     parent = settings.pop("extends", None)
     word = settings.get("algorithm")
     if isinstance(word, str):
-        settings["algorithm"] = _preset(word)
+        settings["algorithm"] = _preset(word, f"{path}: ")
     if parent is None:
         return settings, [path.name]
     if not isinstance(parent, str):
@@ -117,11 +116,11 @@ def _read(profile: str, seen: list[str]) -> tuple[dict[str, Any], list[str]]:
     return _merge(beneath, settings), [path.name, *chain]
 
 
-def _preset(name: str) -> Any:
+def _preset(name: str, where: str = "") -> Any:
     """The section `algorithm` that a word stands for. Raises ConfigError."""
     names = sorted(path.stem for path in PRESETS.glob("*.yaml"))
     if name not in names:
-        raise ConfigError(f"algorithm: {name!r} is neither a section nor a preset ({nearest(name, names)})")
+        raise ConfigError(f"{where}algorithm: {name!r} is neither a section nor a preset ({nearest(name, names)})")
     return read_yaml(PRESETS / f"{name}.yaml")
 
 
@@ -136,7 +135,7 @@ def _merge(beneath: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 def _resolve(settings: dict[str, Any], overrides: list[Override] | None, source: str, trains: bool = True) -> Config:
     """Settings with overrides laid over them, validated; extensions are opened, and contradictions refused."""
     # A preset first, wherever it stands: it is the whole section.
-    for override in sorted(overrides or [], key=lambda each: re.fullmatch(r"algorithm=\w+", each) is None):
+    for override in sorted(overrides or [], key=lambda each: each.partition("=")[0] != "algorithm"):
         _lay_over(settings, override)
     config = from_dict(settings, source)
     try:

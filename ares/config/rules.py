@@ -51,6 +51,9 @@ def _ranges(config: Config) -> Iterator[str]:
 def _watch(config: Config) -> Iterator[str]:
     if config.rollout.max_staleness and any(wire.action == "rewind" for wire in config.watch.wires.values()):
         yield "watch: a run with rollout.max_staleness cannot be forked, so that nothing can rewind it: action=pause"
+    wire, usual = config.watch.kl_above, type(config.watch)().kl_above
+    if config.algorithm.kl.placement == "none" and wire is not None and wire != usual:
+        yield "watch.kl_above: no KL is measured with algorithm.kl.placement=none: set watch.kl_above=null"
 
 
 def _kl(config: Config) -> Iterator[str]:
@@ -82,12 +85,16 @@ def _learner(config: Config) -> Iterator[str]:
         yield "learner: offload_optimizer is for whole weights: with sharded=true more ranks hold less each"
     if (learner.schedule == "constant") != (learner.decay_steps is None):
         yield f"learner: decay_steps is for schedule=linear and cosine, which need it (schedule={learner.schedule})"
+    if learner.schedule == "constant" and (learner.decay_start or learner.final_lr):
+        yield "learner: decay_start and final_lr are for schedule=linear and cosine"
     if learner.optimizer == "muon" and (learner.sharded or lora is not None):
         yield "learner.optimizer=muon needs whole matrices: neither learner.sharded nor model.lora"
     if lora is not None and (not lora.targets or {"lm_head", "embed_tokens"} & set(lora.targets)):
         yield "model.lora: targets are linear layers of the decoder, at least one; lm_head and embed_tokens are not"
     if policy.ratio == "sequence" and policy.loss in POLICY_LOSSES.builtin and policy.loss != "ppo":
         yield f"algorithm.policy: ratio=sequence (GSPO) is for loss=ppo; {policy.loss} has a ratio of its own"
+    if policy.loss == "clip_cov" and (low := policy.settings["low"]) >= (high := policy.settings["high"]):
+        yield f"algorithm.policy.settings: low ({low}) must be below high ({high}), or no token is ever drawn"
     cap, floor, kind = policy.importance_cap, policy.importance_floor, policy.importance_weights
     if kind == "truncated":
         if floor is not None:
@@ -95,6 +102,11 @@ def _learner(config: Config) -> Iterator[str]:
     elif cap is None or (1 / cap if floor is None else floor) >= cap:
         least = "1/importance_cap" if floor is None else "importance_floor"
         yield f"algorithm.policy: importance_weights={kind} keeps {least} to importance_cap, which must be higher"
+    if policy.old_log_probs == "engine" and (kind != "truncated" or policy.importance_level != "token"):
+        yield (
+            "algorithm.policy: importance_weights and importance_level do nothing with old_log_probs=engine, where "
+            "every ρ is 1"
+        )
     if policy.old_log_probs == "engine" and (
         config.algorithm.aepo.enabled
         or config.algorithm.kl.placement != "none"
@@ -106,12 +118,20 @@ def _learner(config: Config) -> Iterator[str]:
             "algorithm.policy.old_log_probs=engine leaves out the learner's pass before the update, which exact "
             "entropies (aepo.enabled), KL (kl.placement), values (gae), masked diffusion and rollout.max_staleness need"
         )
+    bonus = config.algorithm.entropy_bonus
+    if policy.old_log_probs == "engine" and bonus.is_on and (bonus.target is not None or bonus.share < 1):
+        yield "algorithm.entropy_bonus: target and share need exact entropies: set policy.old_log_probs=learner"
 
 
 def _advantages(config: Config) -> Iterator[str]:
     advantage, algorithm = config.algorithm.advantage, config.algorithm
-    if advantage.estimator in ("maxrl", "pass_at_k") and algorithm.aepo.enabled:
-        yield f"algorithm.advantage: {advantage.estimator} is for rewards 0 and 1: set algorithm.aepo.enabled=false"
+    if advantage.estimator in ("maxrl", "pass_at_k") and (
+        algorithm.aepo.enabled or algorithm.kl.placement == "reward" or algorithm.overlong.soft_punish_cache
+    ):
+        yield (
+            f"algorithm.advantage: {advantage.estimator} is for rewards 0 and 1: set algorithm.aepo.enabled=false, "
+            "algorithm.overlong.soft_punish_cache=0, and algorithm.kl.placement=loss or none"
+        )
     if advantage.estimator == "gdpo" and algorithm.kl.placement == "reward":
         yield "algorithm.advantage: gdpo compares each part of the reward, and KL is not one: set kl.placement=loss"
     if advantage.estimator == "pass_at_k" and (k := advantage.settings.get("k", 1)) > config.rollout.n:
@@ -166,10 +186,11 @@ def _families(config: Config) -> Iterator[str]:
             f"it samples from {' and '.join(families)} models, and masked_diffusion models need engine diffusion"
         )
     if masked:
-        if algorithm.policy.importance_cap is not None or config.rollout.max_mismatch is not None:
+        bounds = algorithm.policy.importance_cap, config.rollout.max_mismatch, config.watch.mismatch_above
+        if any(bound is not None for bound in bounds):
             yield (
                 "a masked-diffusion model's log-probs under coupled masks are not those it was sampled with: "
-                "set algorithm.policy.importance_cap=null and rollout.max_mismatch=null"
+                "set algorithm.policy.importance_cap=null, rollout.max_mismatch=null and watch.mismatch_above=null"
             )
         if algorithm.entropy_bonus.is_on:
             yield "algorithm.entropy_bonus needs a distribution of each sampled token, which masked diffusion lacks"

@@ -58,6 +58,7 @@ def test_without_a_remedy_left_a_rewind_is_a_pause() -> None:
         (["watch.remedies=[{learner.rate: 1}]"], r"watch\.remedies: learner\.rate is unknown"),
         (["watch.remedies=[{learner.lr: 7}]"], r"watch\.remedies: learner\.lr: .*less than or equal to 1"),
         (["watch.kl_above={limit: 1, action: rewind}", "rollout.max_staleness=1"], r"max_staleness cannot be forked"),
+        (["watch.kl_above={limit: 0.2}", "algorithm.kl.placement=none"], r"watch\.kl_above: no KL is measured"),
         (["watch.kl_above.action=stop"], r"watch\.kl_above\.action"),
     ],
 )
@@ -71,8 +72,10 @@ def test_a_remedy_that_no_fork_can_have_is_refused_before_the_run(tmp_path: Path
         Run.check(load("tiny-math", ["watch.remedies=[{bootstrap.n: 2}]"]), "first", tmp_path)
 
 
-TRIPS_AT_2 = ["train.steps=3", "watch.entropy_below={limit: 9, steps: 2, action: rewind}", "watch.margin=0"]
-"""Every entropy is below 9: steps 1 and 2, and of a fork after the bootstrap the same again."""
+TRIPS_AT_2 = ["train.steps=3", "watch.entropy_below={limit: 9, steps: 2, action: rewind}", "watch.margin=0",
+              "watch.truncated_above={limit: -1, steps: 3}", "watch.unscored_above={limit: -1, steps: 3}"]  # fmt: skip
+"""Every entropy is below 9: steps 1 and 2, and of a fork after the bootstrap the same again. Its last step trips two
+wires more."""
 REMEDY = "watch.remedies=[{learner.lr: 1.0e-4}]"
 
 
@@ -97,7 +100,12 @@ def test_a_rewound_run_goes_on_as_a_fork_with_the_remedy_and_the_lineage_says_wh
 
 
 def test_whoever_resumes_a_paused_run_has_looked_and_it_goes_on(rewound: Path) -> None:
-    assert train(rewound, "first", *TRIPS_AT_2, REMEDY) == 0  # by the name of the run that was rewound
+    # By the name of the run that was rewound, with a wire that now says something else.
+    settings = [each.replace("limit: 9", "limit: 8") for each in TRIPS_AT_2]
+    ended = ares(rewound, "train", "tiny-math", *SMALL, *settings, REMEDY, "--run", "first")
+    assert ended.returncode == 0, ended.stderr
+    for metric in ("response_length/clip_ratio", "reward/unscored"):
+        assert f"first-rewind-1: step 3: {metric} 0 is above -1 for 3 steps" in ended.stderr
     assert RunStore(rewound / "first").committed_steps() == [0, 1, 2]
     assert RunStore(rewound / "first-rewind-1").committed_steps() == [0, 1, 2, 3]
 

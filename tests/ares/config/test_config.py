@@ -21,6 +21,7 @@ from ares.config.algorithm import AlgorithmConfig
 from ares.config.run import LoraConfig
 
 VERPO = "{alpha: 1, sigma: 1, delta: 1, gamma: 0.1, beta: 1}"
+ENGINE = "aepo: {enabled: false}, kl: {placement: none}, policy: {old_log_probs: engine}"
 MINIMAL = "model: {path: somewhere}\ndata: {train: problems.jsonl}\n"
 
 
@@ -108,6 +109,17 @@ def refusal(name: str, *overrides: str) -> str:
         (f"reward.code={{design: verpo, efficiency: 0.2, verpo: {VERPO}}}", "efficiency (0.2) is at most verpo.gamma"),
         ("algorithm.kl={kind: fixed, coef: {easy: 1, medium: 1, hard: 1}}", "algorithm.kl: kind=fixed"),
         ("algorithm.kl={kind: adaptive, target: {easy: 1, medium: 1, hard: 1}}", "algorithm.kl: kind=adaptive"),
+        (f"algorithm={{{ENGINE}, entropy_bonus: {{target: 1}}}}", "entropy_bonus: target and share need"),
+        (f"algorithm={{{ENGINE}, entropy_bonus: {{coef: 1, share: 0.5}}}}", "bonus: target and share need exact"),
+        (f"algorithm={{{ENGINE[:-1]}, importance_weights: rejected}}}}", "importance_level do nothing"),
+        ("algorithm={aepo: {enabled: false}, advantage: {estimator: maxrl}, kl: {placement: reward}}", "maxrl is for"),
+        (
+            "algorithm={aepo: {enabled: false}, advantage: {estimator: pass_at_k}, overlong: {soft_punish_cache: 9}}",
+            "pass_at_k is for rewards 0 and 1",
+        ),
+        ("algorithm.policy={loss: clip_cov, settings: {low: 5}}", "algorithm.policy.settings: low (5.0) must be below"),
+        ("learner.final_lr=0.1", "learner: decay_start and final_lr are for schedule=linear and cosine"),
+        ("learner.decay_start=5", "learner: decay_start and final_lr are for schedule=linear and cosine"),
     ],
 )
 def test_an_unknown_key_and_a_bad_value_are_errors_that_name_the_field(wrong: str, field: str) -> None:
@@ -171,6 +183,9 @@ def test_what_is_set_besides_a_preset_is_laid_over_it(profile: Any) -> None:
     above = profile("extends: beneath.yaml\nalgorithm: {policy: {epochs: 3}}\n")
     assert (load(above).algorithm.policy.ratio, load(above).algorithm.policy.epochs) == ("sequence", 3)
     assert load(beneath, ["algorithm=dapo"]).algorithm.policy.ratio == "token"
+    assert load("tiny-math", ["algorithm.policy.epochs=2", 'algorithm="dapo"']).algorithm.policy.epochs == 2
+    misspelt = profile("extends: tiny-math\nalgorithm: dapoo\n", "misspelt.yaml")
+    assert refusal(misspelt) == f"{misspelt}: algorithm: 'dapoo' is neither a section nor a preset (did you mean dapo?)"
     contradicting = refusal("tiny-math", "algorithm=prime", "algorithm.kl.placement=loss")
     assert "algorithm.policy.old_log_probs=engine leaves out" in contradicting
 

@@ -139,6 +139,7 @@ def test_leave_one_out_advantages_reach_the_loss() -> None:
         ("model.family=causal", "do not go together"),
         ("algorithm.policy.importance_cap=2.0", "importance_cap=null"),
         ("rollout.max_mismatch=0.02", "max_mismatch=null"),
+        ("watch.mismatch_above={limit: 1}", "mismatch_above=null"),
         ("algorithm.advantage.estimator=gae", "no critic"),
         ("algorithm.kl.penalty=full", "no exact KL"),
     ],
