@@ -55,7 +55,7 @@ class Engine:
         self._stream = TransformersEngine.stream
 
     def __enter__(self) -> "Engine":
-        TransformersEngine.stream = lambda *asked: self._timed(*asked)  # type: ignore[assignment, method-assign]
+        TransformersEngine.stream = lambda *asked: self._timed(*asked)  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *error: object) -> None:

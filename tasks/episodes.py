@@ -9,6 +9,7 @@ environments (ares/environments).
 """
 
 import asyncio
+import logging
 
 import pandas as pd
 from pydantic import BaseModel
@@ -18,6 +19,8 @@ from ares.step import engine_calls, episode_rows, episodes_so_far, next_turns, t
 from ares.store import Ref
 from tasks.phase import phase
 from tasks.sampling import Draw, Rows, request_rows
+
+logger = logging.getLogger(__name__)
 
 
 class Turn(BaseModel):
@@ -50,13 +53,11 @@ async def turn(step: Step, draw: Draw, earlier: list[Ref]) -> Turn:
     said = pd.concat(parts).sort_values(["slot", "sample"], kind="stable").reset_index(drop=True)
     problems = step.run.problems(draw.purpose).rows(said["id"].tolist())
     episodes = episodes_so_far(said, problems, turns, (draw.purpose, step.number))
-    replies = await asyncio.to_thread(environment.pool.step, episodes, said["response"].tolist())
-    suffixes = [
-        environment.following(answer, ids, reason)
-        for answer, ids, reason in zip(replies, said["token_ids"], said["finish_reason"], strict=True)
-    ]
+    replies, suffixes = await asyncio.to_thread(environment.answer, episodes, said)
     rows = turn_rows(said, replies, suffixes, is_last=len(turns) + 1 == settings.max_turns)
     environment.pool.end(episode.key for episode, over in zip(episodes, rows["over"], strict=True) if over)
+    if broken := [answer.error for answer in replies if answer.error]:
+        logger.warning("%d of %d episodes have no score: %s", len(broken), len(rows), broken[0])
     path = step.path(f"turn-{draw.purpose}-{draw.shard:04d}-{len(turns) + 1:02d}.parquet")
     return Turn(rows=store.write_rows(path, rows), unfinished=int((~rows["over"]).sum()))
 

@@ -205,7 +205,8 @@ async def score(step: Step, draw: Draw, sampled: Rows) -> Scores:
 def check_graded(step: Step, scores: list[Ref]) -> None:
     """Raise RewardError when too many samples have no score (ares/grading/grader.py).
 
-    Such scores are discarded, so that a resume asks the grader again instead of failing on them.
+    Such scores are discarded, so that a resume asks the grader again instead of failing on them; and so are episodes
+    whose environment failed.
     """
     tables = [step.run.store.read_rows(ref) for ref in scores]
     drawn = pd.concat([table[["id", "accuracy"]] for table in tables], ignore_index=True)
@@ -215,4 +216,17 @@ def check_graded(step: Step, scores: list[Ref]) -> None:
         for ref, table in zip(scores, tables, strict=True):
             if table["accuracy"].isna().any():
                 step.run.store.discard(ref)
+                if step.config.environment is not None:
+                    _discard_broken_episodes(step, ref)
         raise
+
+
+def _discard_broken_episodes(step: Step, score: Ref) -> None:
+    """Delete the episodes of a shard, from the first turn on in which an environment failed."""
+    store, (folder, _, name) = step.run.store, score.path.rpartition("/")
+    shard = name.removeprefix("score-").removesuffix(".parquet")
+    here = store.directory / folder
+    for path in sorted([*here.glob(f"turn-{shard}-*.parquet"), *here.glob(f"rollout-{shard}.parquet")]):
+        rows = pd.read_parquet(path)
+        if (rows["error" if "error" in rows else "episode_error"] != "").any():
+            store.remove(path)

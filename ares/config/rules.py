@@ -256,10 +256,11 @@ def _functions(config: Config) -> Iterator[str]:
 def _episodes(config: Config) -> Iterator[str]:
     environment, algorithm = config.environment, config.algorithm
     by_turn = ESTIMATORS.fact(algorithm.advantage.estimator, "by_turn")
-    if by_turn and (environment is None or environment.reward != "sum" or environment.discount < 1):
+    kinds, gives = config.reward.kinds, environment is not None and environment.reward == "sum"
+    if by_turn and not (gives and environment and environment.discount == 1 and "environment" in kinds):
         yield (
             f"algorithm.advantage.estimator={algorithm.advantage.estimator} takes rewards turn by turn: it needs "
-            "environment.reward=sum, undiscounted (algorithm.advantage.gamma discounts)"
+            "reward.kind=environment and environment.reward=sum, undiscounted (algorithm.advantage.gamma discounts)"
         )
     if environment is None:
         if "environment" in config.reward.kinds:
@@ -267,6 +268,10 @@ def _episodes(config: Config) -> Iterator[str]:
         return
     if (environment.kind == "tools") != bool(environment.tools):
         yield "environment.tools are for environment.kind=tools, which needs at least one"
+    if environment.kind == "tools" and (environment.settings or "environment" in kinds):
+        yield "environment.kind=tools has no settings and gives no rewards: grade the answer, as reward.kind=math does"
+    if config.reward.judges_programs and config.reward.code.efficiency:
+        yield "reward.code.efficiency is for single responses: an episode has no length limit of its own"
     if environment.discount < 1 and environment.reward == "last":
         yield "environment.discount is for environment.reward=sum"
     if config.model.family != "causal":

@@ -90,6 +90,8 @@ class Problems:
     def _asked(self) -> list[str]:
         """Each prompt with the hashes of its images and videos."""
         prompts = self.frame["prompt"]
+        if "environment_opening" in self.frame and "seed" in self.frame:  # games may begin with the same words
+            prompts = prompts + " " + self.frame["seed"].astype(str)
         return (prompts + " " + self._shown() if "media_references" in self.frame else prompts).tolist()
 
     def _shown(self) -> pd.Series:

@@ -28,15 +28,18 @@ class Reply:
     reward: float | None = None
     """Of this turn, on any scale."""
     done: bool = False
-    """The episode is over: the observation is not shown. Of the tool `submit` it is the answer."""
+    """The episode is over: the observation is not shown."""
     success: float | None = None
     """In [0, 1], with the last reply: what counts as accuracy (difficulty, filter). None: the episode's reward."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Numbers to log as episode/NAME; of a tool's call `calls/NAME` and, if it failed, `errors/NAME`."""
+    answer: str | None = None
+    """With the last reply: the final answer, if it is not the response itself. Graders find it boxed."""
 
     def digest(self) -> str:
-        """Hash by which a rebuilt episode is compared."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+        """Hash by which a rebuilt episode is compared; metrics may differ, such as a time that was taken."""
+        told = {name: value for name, value in asdict(self).items() if name != "metrics"}
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def checked(reply: Any, longest: int) -> Reply:
@@ -61,6 +64,7 @@ def checked(reply: Any, longest: int) -> Reply:
         bool(reply.done),
         success,
         {name: value for name, value in metrics.items() if value is not None},
+        None if reply.answer is None else str(reply.answer)[:longest].encode(errors="backslashreplace").decode(),
     )
 
 

@@ -174,7 +174,7 @@ def describe_tools(tools: Mapping[str, Tool]) -> list[dict[str, Any]]:
 def answer_calls(response: str, tools: Mapping[str, Tool], config: EnvironmentConfig) -> Reply:
     """The results of a response's calls, one text each, and how many there were of each tool.
 
-    A response without a call ends the episode, as does one that submits an answer, which is then the observation.
+    A response without a call ends the episode, as does one that submits an answer.
     """
     calls = parse_calls(response, config.call_format)
     texts: list[str] = []
@@ -189,7 +189,7 @@ def answer_calls(response: str, tools: Mapping[str, Tool], config: EnvironmentCo
             counts[f"errors/{name or 'malformed'}"] += 1
             texts.append(f"Error: {error}")
         except Submitted as answer:
-            return Reply(str(answer), done=True, metrics=counts)
+            return Reply(done=True, metrics=counts, answer=str(answer))
     if more := len(calls) - len(texts):
         counts["errors/unanswered"] = more
         texts.append(f"Error: {more} more calls were not answered: at most {config.max_calls} in a message")

@@ -34,7 +34,7 @@ from ares.step import OpenEnvironment
 from ares.store import Memo, RunStore, StoreError, file_digest, is_name, name_after, runs_directory
 from ares.workers import PlainWorkers, Workers, check_engine, check_weights, newest_checkpoint
 
-OF_A_RUN = ("data.", "reward.", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",
+OF_A_RUN = ("data.", "reward.", "environment.", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",
              "rollout.max_mismatch")  # fmt: skip
 """Settings that may differ from the run's; the others determine its weights."""
 
@@ -64,6 +64,8 @@ class Evaluation(Step):
             raise ConfigError("--sanity judges reference solutions, of sets with unit tests: reward.kind=code")
         other = None if request.compare is None else ComparedEvaluation.read(request.compare)
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
+        if request.suite is not None:  # it is answered in one response
+            config = config.model_copy(update={"environment": None})
         if request.turns > 1:
             config = _with_second_turns(config, tokenizer)
         sets: list[str] = []
@@ -78,7 +80,6 @@ class Evaluation(Step):
                 raise ConfigError("--turns 2 answers in a conversation: it needs --form instruct")
             longest = int(problems.frame["prompt_token_ids"].map(len).max())
             config = override(config, [f"data.max_prompt_length={longest}"], trains=False)
-            config = config.model_copy(update={"environment": None})  # a suite is answered in one response
             suite, facts = {"suite": request.suite, "form": form}, {"base_tests": base} if base else {}
         else:
             environment = OpenEnvironment.of(config, tokenizer)
@@ -104,7 +105,7 @@ class Evaluation(Step):
         } | {
             f"{setting} {path}": file_digest(path)
             for path, setting in run_files(config).items()
-            if setting.startswith("reward.")
+            if setting.startswith(("reward.", "environment"))
         }
         how_measured = measured(config, problems, description)
         if other is not None:

@@ -86,8 +86,9 @@ def try_on(grader: Grader, problems: Problems, tokenizer: PreTrainedTokenizerBas
     texts = [RIGHT.format(answer=answer_text(frame["answer"][0]) if "answer" in frame else "42"), ""]
     sampled = pd.DataFrame({"id": frame["id"], "slot": [0, 1], "sample": 0, "response": texts, "finish_reason": "stop"})
     token_ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    episode = {"episode_reward": 0.0, "success": None, "episode_error": ""}  # of an environment, if there is one
     try:
-        grader.try_on(answered(sampled.assign(token_ids=token_ids), frame, 0))
+        grader.try_on(answered(sampled.assign(token_ids=token_ids, **episode), frame, 0))
     except RewardError as error:
         raise RewardError(f"First call, with two responses to problems of {problems.source}: {error}") from None
 
@@ -118,8 +119,11 @@ def grade_rows(grader: Grader, rows: pd.DataFrame) -> pd.DataFrame:
     is_broken = pd.MultiIndex.from_frame(scores[["slot", "sample"]]).isin(pd.MultiIndex.from_frame(broken))
     if is_broken.any():
         scores = scores.copy()
-        for name in scores.columns.difference([*ID_COLUMNS, "format"]):
-            scores[name] = scores[name].where(~is_broken, None)
+        for name in scores:
+            if name in ("accuracy", "pass_ratio") or str(name).startswith("score"):
+                scores[name] = scores[name].where(~is_broken, None)
+        if "error_type" in scores:
+            scores["error_type"] = scores["error_type"].mask(is_broken, "internal_error")
     return scores
 
 

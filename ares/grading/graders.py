@@ -72,13 +72,16 @@ def _grades(rows: pd.DataFrame, config: RewardConfig) -> list[float]:
 
 
 def environment_scores(rows: pd.DataFrame) -> list[FunctionScore]:
-    """reward.kind=environment: the reward of each episode, and beside it what counts as its success."""
-    told = zip(rows["episode_reward"], rows["success"], strict=True)
+    """reward.kind=environment: the reward of each episode, and beside it what counts as its success.
+
+    An episode that nothing rewarded is worth its success, 0 if none is told: it may have been cut off before the end.
+    """
+    worth = rows["episode_reward"].astype(float)
+    success = rows["success"].astype("Float64").astype(float)
+    worth = worth.fillna(success).fillna(0.0)
     return [
-        FunctionScore(failed=True)
-        if pd.isna(reward)
-        else FunctionScore(float(reward), {SUCCESS: float(reward if pd.isna(success) else success)})
-        for reward, success in told
+        FunctionScore(reward, {SUCCESS: told})
+        for reward, told in zip(worth.tolist(), success.fillna(worth).tolist(), strict=True)
     ]
 
 

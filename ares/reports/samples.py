@@ -16,6 +16,7 @@ from ares.data import Problems, is_video, load_tokenizer, path_of
 from ares.grading import SCORE
 from ares.printable import printable
 from ares.runs import load_sets, read_config
+from ares.step import OpenEnvironment
 from ares.store import RunStore, StoreError, run_store
 
 PART = "reward_"
@@ -133,7 +134,13 @@ def list_tests(store: RunStore, problem: str, is_held_out: bool) -> list[str]:
 def _problems(directory: Path) -> tuple[Problems, Problems | None]:
     """The problems that a run trains on, and those held out."""
     config = read_config(RunStore(directory))
-    return load_sets(config, load_tokenizer(config.model.path, config.model.trust_remote_code))
+    tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
+    environment = OpenEnvironment.of(config, tokenizer)
+    try:
+        return load_sets(config, tokenizer, environment=environment)
+    finally:
+        if environment is not None:
+            environment.close()
 
 
 def _test_lines(name: str, step: int, row: pd.Series) -> list[str]:

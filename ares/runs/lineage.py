@@ -55,7 +55,8 @@ class _Place:
     def results(self) -> list[Kept]:
         """Kept results of these phases. The evaluation after the step's update is not shared, and neither is what an
         earlier version has kept: a fork does not find it under its own keys."""
-        kept = [each for each in self.parent.memo(self.at).of_phases(self.phases) if is_owned(each.key)]
+        phases = ("turn", *self.phases) if self.phases else ()
+        kept = [each for each in self.parent.memo(self.at).of_phases(phases) if is_owned(each.key)]
         return [each for each in kept if not any("-validation-" in ref.path for ref in each.refs())]
 
 

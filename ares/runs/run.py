@@ -95,8 +95,8 @@ class Run:
         still before anything is written, SandboxUnavailable, or RewardError if the first call of a user's grader fails.
         """
         run, digests = cls.check(config, name, runs, made_by, may_round)
-        run.grader.start()
         try:
+            run.grader.start()
             if config.reward.is_the_users and not run.store.has_commits():
                 run._try_grader()
             run._describe(digests)

@@ -99,11 +99,11 @@ def episode_rows(turns: list[pd.DataFrame], settings: EnvironmentConfig) -> pd.D
         pieces = [piece for pair in zip(parts["token_ids"], parts["suffix"], strict=True) for piece in pair]
         rewards = [np.nan if reply.reward is None else reply.reward for reply in replies]
         ended = last["finish_reason"] == "stop" and (replies[-1].done or last["error"])
-        submitted = replies[-1].observation if settings.kind == "tools" and replies[-1].done else ""
+        answer = replies[-1].answer
         rows.append(
             {
                 **{name: last[name] for name in ID_COLUMNS},
-                "response": submitted or last["response"],
+                "response": last["response"] if answer is None else f"\\boxed{{{answer}}}",
                 "token_ids": np.concatenate(pieces).astype(np.int32),
                 "log_probs": np.concatenate(
                     [
@@ -168,6 +168,5 @@ def episode_metrics(rows: pd.DataFrame) -> dict[str, float]:
         if given:
             metrics[f"episode/reward/turn-{turn + 1}"] = float(np.mean(given))
     counted = [json.loads(each) for each in rows["episode_metrics"]]
-    for name in sorted({name for each in counted for name in each}):
-        metrics[f"episode/{name}"] = float(np.mean([each.get(name, 0.0) for each in counted]))
-    return metrics
+    names = sorted({name for each in counted for name in each})
+    return {f"episode/{name}": float(np.mean([each.get(name, 0.0) for each in counted])) for name in names} | metrics

@@ -3,8 +3,8 @@
     row ─▶ reset(row, seed) ─▶ prompt = the row's own, then the first observation     once, when the data is loaded
     response ─▶ step(text) ─▶ tokens between this response and the next               in every turn
 
-Every sample of a problem begins alike, since its seed is the row's: its column `seed`, else one of its id. Not covered:
-processes (ares/environments/pool.py), what templates write between turns (ares/data/turns.py).
+Every sample of a problem begins alike, since its seed is the row's: its column `seed`, else one made of the row. Not
+covered: processes (ares/environments/pool.py), what templates write between turns (ares/data/turns.py).
 """
 
 import json
@@ -36,6 +36,8 @@ class OpenEnvironment:
             tools = self.pool.describe()
             self.data = show_tools(data, tokenizer, tools, settings.call_format) if tools else data
             self._template = TurnTemplate(tokenizer, self.data.chat_template_kwargs)
+            added = tokenizer.added_tokens_decoder.values()
+            self._special = [token.content for token in added if token.special and len(token.content) > 1]
         except BaseException:
             self.pool.close()
             raise
@@ -49,24 +51,33 @@ class OpenEnvironment:
         """Rows of a data set with the first observation in their prompt. Raises DataError naming the first row whose
         environment fails."""
         rows = [plain({str(name): value for name, value in row.items()}) for row in raw.to_dict("records")]
-        ids = [str(row.get(config.id_key, number)) for number, row in enumerate(rows)]
-        seeds = [seed_of(row, name) for row, name in zip(rows, ids, strict=True)]
+        seeds = [seed_of(row, place(source, line)) for line, row in zip(raw.index, rows, strict=True)]
         episodes = [
             Episode(f"opening/{number}", row, seed) for number, (row, seed) in enumerate(zip(rows, seeds, strict=True))
         ]
-        answers = self.pool.reset(episodes)
+        alike = self.settings.kind == "tools" and "environment" not in raw  # tools begin every row with nothing
+        answers = self.pool.reset(episodes[:1]) * len(episodes) if alike else self.pool.reset(episodes)
         self.pool.end(episode.key for episode in episodes)
         openings, prompts = [], []
         for line, episode, answer in zip(raw.index, episodes, answers, strict=True):
             if answer.reply is None:
                 raise DataError(f"{place(source, line)}: {answer.error}")
+            first = str(answer.reply.observation)
+            if special := next((token for token in self._special if token in first), None):
+                raise DataError(f"{place(source, line)}: the first observation holds the special token {special}")
             openings.append(json.dumps({"row": episode.row, "seed": episode.seed, "heard": answer.reply.digest()}))
-            prompts.append(with_observation(episode.row.get(config.prompt_key), str(answer.reply.observation)))
+            prompts.append(with_observation(episode.row.get(config.prompt_key), first))
         begun = {OPENING: openings, config.prompt_key: prompts}
         return raw.drop(columns=list(begun), errors="ignore").join(pd.DataFrame(begun, index=raw.index, dtype=object))
 
-    def following(self, answer: Answer, token_ids: np.ndarray, finish_reason: str) -> list[int]:
-        """The tokens between a response and the next one; none if the episode is over."""
+    def answer(self, episodes: list[Episode], said: pd.DataFrame) -> tuple[list[Answer], list[list[int]]]:
+        """The answers to a turn's responses (response, token_ids, finish_reason), and the tokens between each response
+        and the next one."""
+        answers = self.pool.step(episodes, said["response"].tolist())
+        ends = zip(answers, said["token_ids"], said["finish_reason"], strict=True)
+        return answers, [self._following(*each) for each in ends]
+
+    def _following(self, answer: Answer, token_ids: np.ndarray, finish_reason: str) -> list[int]:
         if answer.reply is None or answer.reply.done:
             return []
         last = int(token_ids[-1]) if finish_reason == "stop" else None
@@ -84,12 +95,14 @@ def begun_episode(problem: dict[Any, Any], key: str, said: Iterable[str], heard:
     return Episode(key, opening["row"], opening["seed"], tuple(said), (opening["heard"], *heard))
 
 
-def seed_of(row: dict[str, Any], name: str) -> int:
-    """The seed of a problem's environment: its own column `seed`, else one of its id."""
+def seed_of(row: dict[str, Any], where: str) -> int:
+    """The seed of a problem's environment: its own column `seed`, else one of the row itself. Raises DataError."""
     given = row.get("seed")
-    if isinstance(given, int) and not isinstance(given, bool):
-        return given
-    return derive_seed("environment", name) % 2**32
+    if given is None:
+        return derive_seed("environment", json.dumps(row, sort_keys=True)) % 2**32
+    if isinstance(given, bool) or not isinstance(given, int | float) or given != int(given):
+        raise DataError(f"{where}: the column seed is {given!r:.40}, and an environment's seed is a whole number")
+    return int(given)
 
 
 def with_observation(prompt: Any, observation: str) -> Any:

@@ -40,7 +40,7 @@ def with_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
 
     A sample without a row of grades is left out. Raises MergeError if one has two.
     """
-    tokens = rows[SAMPLED].map(sum) if SAMPLED in rows else rows["token_ids"].map(len)
+    tokens = rows[SAMPLED].map(np.sum) if SAMPLED in rows else rows["token_ids"].map(len)
     rows = rows.assign(truncated=rows["finish_reason"] == "length", tokens=tokens)
     return rows.merge(scores.drop(columns="id"), on=["slot", "sample"], validate="one_to_one")
 

@@ -75,7 +75,9 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     scored = ~np.isnan(rewards)
     scores = _at_last_token(np.nan_to_num(rewards), batch.tensor("response_mask"))
     if ESTIMATORS.fact(config.algorithm.advantage.estimator, "by_turn"):
-        scores = at_turns(scores, batch.non_tensor_batch["turn_rewards"], batch.tensor("response_mask"))
+        weight = config.reward.weight_of["environment"]
+        given = [weight * np.array(rewards, dtype=float) for rewards in batch.non_tensor_batch["turn_rewards"]]
+        scores = at_turns(scores, given, batch.tensor("response_mask"))
     batch.batch["token_level_scores"] = scores
 
     metrics = _kl(batch, state, config)
@@ -155,14 +157,14 @@ def _at_last_token(rewards: np.ndarray, mask: Tensor) -> Tensor:
     return scores
 
 
-def at_turns(scores: Tensor, turn_rewards: np.ndarray, mask: Tensor) -> Tensor:
+def at_turns(scores: Tensor, turn_rewards: list[np.ndarray], mask: Tensor) -> Tensor:
     """Scores [B, L] at the last tokens of episodes, spread: each turn's reward (NaN: none) at the turn's last token,
     and what is left at the episode's. turn_rewards: an array for each row; mask: [B, L], with gaps between turns."""
     ends = mask.bool() & ~torch.nn.functional.pad(mask.bool(), (0, 1))[:, 1:]
     spread = scores.clone()
     for row, given in enumerate(turn_rewards):
         places = ends[row].nonzero()[:, 0]
-        rewards = torch.tensor(np.nan_to_num(np.array(given, dtype=np.float64)))[: len(places)].float()
+        rewards = torch.from_numpy(np.nan_to_num(given))[: len(places)].float()
         spread[row, places[-1:]] -= rewards.sum()
         spread[row, places[: len(rewards)]] += rewards
     return spread

@@ -97,10 +97,10 @@ def test_results_are_text_or_become_json() -> None:
     ]
 
 
-def test_a_submitted_answer_is_the_observation_of_the_last_reply() -> None:
+def test_a_submitted_answer_ends_the_episode() -> None:
     tools = make_tools(CONFIG.model_copy(update={"tools": ["submit", "calculator"]}))
     reply = answers(call("calculator", expression="2+3"), call("submit", answer="5"), call("calculator"), **tools)
-    assert reply == Reply("5", done=True, metrics={"calls/calculator": 1, "calls/submit": 1})
+    assert reply == Reply(done=True, metrics={"calls/calculator": 1, "calls/submit": 1}, answer="5")
 
 
 def test_schemas_come_from_signatures_and_docstrings() -> None:

@@ -11,12 +11,16 @@ import torch
 
 from algorithms.keys import derive_seed
 from ares.config import EnvironmentConfig
+from ares.data import DataError
 from ares.environments import Answer, Reply
+from ares.grading.grader import Grader, grade_rows
+from ares.grading.graders import environment_scores
 from ares.step.collate import token_batch
 from ares.step.episodes import episode_metrics, episode_reward, episode_rows, episodes_so_far, next_turns, turn_rows
-from ares.step.opening import OPENING
+from ares.step.opening import OPENING, seed_of
 from ares.step.rows import SAMPLED, sampled_log_probs
-from ares.step.shape import _at_last_token
+from ares.step.shape import _at_last_token, at_turns
+from rewards.math import grade_answers
 
 ASKED = pd.DataFrame(
     {"id": ["p", "p"], "slot": [3, 3], "sample": [0, 1], "prompt_token_ids": [[1, 2], [1, 2]], "seed": [10, 11]}
@@ -123,8 +127,51 @@ def test_metrics_count_turns_observations_errors_and_what_environments_count() -
     assert episode_metrics(pd.DataFrame({"id": ["p"]})) == {}
 
 
-def test_an_answer_that_was_submitted_is_what_graders_see() -> None:
-    settings = EnvironmentConfig(kind="tools", tools=["submit"])
-    last = turn_rows(said([20], [22]), [replied("42", done=True), replied(done=True)], [[], []], is_last=True)
-    assert episode_rows([last], settings)["response"].tolist() == ["42", "said [22]"]
-    assert episode_rows([last], SETTINGS)["response"].tolist() == ["said [20]", "said [22]"]
+def test_an_answer_that_was_submitted_is_what_graders_see_and_find() -> None:
+    last = turn_rows(said([20], [22]), [replied(done=True, answer="42"), replied("You win", done=True)], [[], []], True)
+    rows = episode_rows([last], SETTINGS)
+    assert rows["response"].tolist() == ["\\boxed{42}", "said [22]"]
+    assert grade_answers(rows["response"].tolist(), ["42", "42"], ["boxed"] * 2) == [1.0, 0.0]
+
+
+def test_an_episode_that_nothing_rewarded_is_worth_its_success_and_failed_if_none_is_told() -> None:
+    ends = [replied("more"), replied(done=True, success=1.0)]
+    scores = environment_scores(episode_rows([turn_rows(said([20], [22]), ends, [[7], []], is_last=True)], SETTINGS))
+    assert [(each.score, each.extras["success"], each.failed) for each in scores] == [
+        (0.0, 0.0, False),
+        (1.0, 1.0, False),
+    ]
+
+
+def test_a_broken_episode_has_no_score_whatever_the_grader_says() -> None:
+    class Judge(Grader):
+        def grade(self, rows: pd.DataFrame) -> pd.DataFrame:
+            return rows[["id", "slot", "sample"]].assign(
+                accuracy=1.0, format=0.0, pass_ratio=1.0, error_type="accepted", test_outcomes=[["accepted"]] * 2,
+                exec_time=0.1, trusted=True,
+            )  # fmt: skip
+
+    rows = ASKED.assign(episode_error=["", "x.py:3: it broke"])
+    judged = grade_rows(Judge(), rows)
+    assert judged["accuracy"].fillna(-1).tolist() == judged["pass_ratio"].fillna(-1).tolist() == [1.0, -1.0]
+    assert judged["error_type"].tolist() == ["accepted", "internal_error"]
+    assert judged[["test_outcomes", "exec_time", "trusted"]].notna().all().all()
+
+
+def test_turn_rewards_lie_where_they_were_given_and_what_is_left_at_the_end() -> None:
+    mask = torch.tensor([[1, 1, 0, 1, 0], [1, 0, 0, 0, 0]])
+    scores = _at_last_token(np.array([3.5, 1.0]), mask)
+    spread = at_turns(scores, [np.array([1.0, 2.0]), np.array([math.nan])], mask)
+    assert spread.tolist() == [[0, 1.0, 0, 2.5, 0], [1.0, 0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("row", "seed"), [({"seed": 7}, 7), ({"seed": 7.0}, 7), ({"seed": "x"}, None), ({"seed": True}, None)]
+)
+def test_the_seed_of_a_row_is_its_own_or_refused(row: dict[str, Any], seed: int | None) -> None:
+    if seed is None:
+        with pytest.raises(DataError, match=r"games\.jsonl:3: the column seed is"):
+            seed_of(row, "games.jsonl:3")
+    else:
+        assert seed_of(row, "games.jsonl:3") == seed
+    assert seed_of({"prompt": "a"}, "") != seed_of({"prompt": "b"}, "")
