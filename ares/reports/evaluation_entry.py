@@ -42,14 +42,12 @@ def log_evaluation(evaluation: Evaluation, summary: Mapping[str, Any]) -> None:
 
 
 def log_rescore(store: RunStore, config: Config, folder: str, steps: Sequence[Mapping[str, Any]]) -> None:
-    """Log a run's samples judged again, by the reward of `config`, unless the run itself is not in MLflow.
+    """Log samples of a run in MLflow that were judged again, by the reward of `config`.
 
     folder: of the run's, with the verdicts; steps: `step` and the counts of each.
     """
-    parent = store.read_run().get("mlflow_run_id")
-    if parent is None or config.tracking.kind != "mlflow":
-        return
-    tags = origin("ares rescore", config, code_version(), store) | {MLFLOW_PARENT_RUN_ID: parent}
+    tags = origin("ares rescore", config, code_version(), store)
+    tags[MLFLOW_PARENT_RUN_ID] = store.read_run()["mlflow_run_id"]
 
     def log(entry: Entry) -> None:
         entry.client.set_tag(entry.run_id, MLFLOW_RUN_NAME, f"{store.name} judged again")

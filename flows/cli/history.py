@@ -59,7 +59,6 @@ def rescore(
     """Judge a run's stored samples again, by another reward or a repaired verifier: what changes, and from where on."""
     from ares.config import ConfigError
     from ares.history import Judged, Rescore
-    from ares.reports import log_rescore
     from ares.store import runs_directory
 
     found = re.fullmatch(r"(\d+):(\d*)", steps)
@@ -72,7 +71,10 @@ def rescore(
         for one in again.steps(int(found[1]), int(found[2] or 10**6)):
             judged.append(one)
             console.print(f"step {one.step}: {one.samples} samples, {one.changed} with another verdict", style="dim")
-        log_rescore(again.run.store, again.config, again.folder, [one.model_dump() for one in judged])
+        if again.run.store.read_run().get("mlflow_run_id") is not None:
+            from ares.reports import log_rescore  # which loads MLflow
+
+            log_rescore(again.run.store, again.config, again.folder, [one.model_dump() for one in judged])
     columns = ["step", "samples", "changed", "raised", "lowered", "lost", "ranks", "revived", "dropped", "signs"]
     changed = [one for one in judged if one.changed or one.differs]
     if not changed:

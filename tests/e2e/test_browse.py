@@ -182,3 +182,5 @@ def test_the_keys_step_and_turn_the_light(page: Page) -> None:
     assert before != after
     page.press("?")
     page.wait(lambda: page.all("dialog[open]"), "the list of keys")
+    page.press("\ue00c")  # Escape
+    page.wait(lambda: not page.all("dialog[open]"), "it is closed")

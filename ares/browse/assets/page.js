@@ -97,7 +97,7 @@ const ON_KEY = {
   o: () => show({ tab: "problems" }),
   d: turnTheme,
   "?": () => keyboard.help(),
-  Escape: () => document.activeElement.blur(),
+  Escape: () => (document.querySelector("dialog[open]") ? keyboard.help() : document.activeElement.blur()),
 };
 addEventListener("keydown", (event) => {
   const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && event.key !== "Escape";
