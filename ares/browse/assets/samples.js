@@ -1,18 +1,24 @@
 "use strict";
 // A step's samples: filters, the list, and one sample with its tokens, reward and tests.
 const ROWS = 50; // on a page of the list
+const SIGNS = [["1", "above 0"], ["-1", "below 0"], ["0", "0"]];
+const TABLES = [["samples", "trained on"], ["evaluation", "held out"]];
+const TableChoice = () => Choice({ name: "table", label: "samples", options: TABLES });
 
 function Filters({ columns, parts, count, all }) {
   const values = (name) => [...new Set(columns[name] ?? [])].filter((value) => value).sort();
   const some = (name) => [["", "all"], ...values(name).map((value) => [value, value])];
   const Box = (name, label, type) => html`<label>${label}
-    <input name=${name} type=${type} value=${shown[name]} onInput=${(event) => show({ [name]: event.target.value, row: "" })} /></label>`;
+    <input name=${name} type=${type} value=${shown[name]}
+      onInput=${(event) => show({ [name]: event.target.value, row: "" })} /></label>`;
   return html`<form class="filters" onSubmit=${(event) => event.preventDefault()}>
-    ${Choice({ name: "verdict", label: "verdict", options: [["", "all"], ...Object.keys(MARKS).map((each) => [each, each])] })}
+    ${Choice({ name: "verdict", label: "verdict", options: [["", "all"], ...Object.keys(MARKS)
+      .map((each) => [each, each])] })}
     ${columns.difficulty && Choice({ name: "bucket", label: "bucket", options: some("difficulty") })}
     ${values("ended").length > 0 && Choice({ name: "ended", label: "ended", options: some("ended") })}
-    ${parts.length > 0 && Choice({ name: "part", label: "reward part", options: [["", "any"], ...parts.map((part) => [part, part.replace("reward_", "")])] })}
-    ${shown.part && Choice({ name: "sign", label: "is", options: [["", "any"], ["1", "above 0"], ["-1", "below 0"], ["0", "0"]] })}
+    ${parts.length > 0 && Choice({ name: "part", label: "reward part", options: [["", "any"], ...parts
+      .map((part) => [part, part.replace("reward_", "")])] })}
+    ${shown.part && Choice({ name: "sign", label: "is", options: [["", "any"], ...SIGNS] })}
     ${columns.tokens && Box("shortest", "tokens from", "number")}${columns.tokens && Box("longest", "to", "number")}
     ${Box("text", "text in the response", "search")}
     <output>${count} of ${all}</output>
@@ -35,7 +41,8 @@ function keep(columns, matches) {
 
 // A reward as its parts, stacked to the right of zero, and below zero to the left. scale: the longest bar of the step.
 function Parts({ row, parts, scale }) {
-  const piece = (part, place) => html`<i class="part part${place % 6}" style=${{ width: `${(100 * Math.abs(row[part])) / scale}%` }}
+  const piece = (part, place) => html`<i class="part part${place % 6}"
+    style=${{ width: `${(100 * Math.abs(row[part])) / scale}%` }}
     title="${part.replace("reward_", "")} ${signed(row[part])}"></i>`;
   const side = (sign) => parts.map((part, place) => Math.sign(row[part]) === sign && piece(part, place));
   return html`<span class="parts"><span class="below">${side(-1)}</span><span class="above">${side(1)}</span></span>`;
@@ -47,7 +54,8 @@ function scaleOf(columns, parts) {
   return Math.max(1e-9, longest.reduce((most, each) => Math.max(most, each), 0));
 }
 
-const rowOf = (columns, row) => Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values[row]]));
+const rowOf = (columns, row) => Object.fromEntries(Object.entries(columns)
+  .map(([name, values]) => [name, values[row]]));
 
 function List({ columns, parts, kept, scale }) {
   const at = Math.max(0, kept.indexOf(Number(shown.row)));
@@ -57,21 +65,26 @@ function List({ columns, parts, kept, scale }) {
   const here = useRef();
   useEffect(() => here.current?.scrollIntoView({ block: "nearest" }), [shown.row, first]);
   return html`<div class="list"><div class="scroll"><table>
-    <thead><tr><th></th><th>problem</th><th>k</th>${columns.difficulty && html`<th>bucket</th>`}${parts.length > 0 && html`<th>reward</th>`}
+    <thead><tr><th></th><th>problem</th><th>k</th>${columns.difficulty && html`<th>bucket</th>`}${parts.length > 0
+      && html`<th>reward</th>`}
       ${columns.tokens && html`<th>tokens</th>`}<th>ended</th><th>response …</th></tr></thead>
     <tbody>${rows.map((row, place) => {
       const each = rowOf(columns, row);
       const isSame = place > 0 && columns.group[rows[place - 1]] === each.group;
-      return html`<tr key=${row} data-row=${row} class=${`${row === kept[at] ? "chosen" : ""} ${isSame ? "" : "begins"}`}
+      return html`<tr key=${row} data-row=${row}
+        class=${`${row === kept[at] ? "chosen" : ""} ${isSame ? "" : "begins"}`}
         ref=${row === kept[at] ? here : null} onClick=${() => show({ row: String(row) })}>
         <td><${Mark} accuracy=${each.accuracy} /></td><td>${isSame ? "" : each.id}</td><td>${each.sample}</td>
         ${columns.difficulty && html`<td>${each.difficulty}</td>`}
         ${parts.length > 0 && html`<td><${Parts} row=${each} ...${{ parts, scale }} /> ${number(each.reward, 2)}</td>`}
-        ${columns.tokens && html`<td class="amount">${each.tokens}</td>`}<td>${each.ended}</td><td class="excerpt"><bdi dir="ltr">${each.excerpt}</bdi></td></tr>`;
+        ${columns.tokens && html`<td class="amount">${each.tokens}</td>`}<td>${each.ended}</td><td
+          class="excerpt"><bdi dir="ltr">${each.excerpt}</bdi></td></tr>`;
     })}</tbody></table></div>
-    <nav class="turn"><button class="secondary outline" disabled=${first === 0} onClick=${() => turn(first - ROWS)}>◀</button>
+    <nav class="turn"><button class="secondary outline" disabled=${first === 0}
+      onClick=${() => turn(first - ROWS)}>◀</button>
       <small>${kept.length ? first + 1 : 0}–${Math.min(first + ROWS, kept.length)} of ${kept.length}</small>
-      <button class="secondary outline" disabled=${first + ROWS >= kept.length} onClick=${() => turn(first + ROWS)}>▶</button></nav></div>`;
+      <button class="secondary outline" disabled=${first + ROWS >= kept.length}
+        onClick=${() => turn(first + ROWS)}>▶</button></nav></div>`;
 }
 
 const COLOURS = {
@@ -99,17 +112,22 @@ function Tokens({ sample }) {
     const at = event.target.dataset.at;
     point(at === undefined ? null : { at: Number(at), x: event.clientX, y: event.clientY });
   };
-  return html`<div class="colours">colour <select aria-label="colour" onChange=${(event) => show({ colour: event.target.value })}>
+  return html`<div class="colours">colour <select aria-label="colour"
+    onChange=${(event) => show({ colour: event.target.value })}>
       ${Object.keys(COLOURS).map((name) => html`<option selected=${name === shown.colour}>${name}</option>`)}</select>
       ${tokens.hwe && html`<small><u class="hwe">underlined</u>: a high-entropy window begins</small>`}</div>
-    <pre class="response tokens" onMouseMove=${moved} onMouseLeave=${() => point(null)}>${tokens.pieces.map((piece, at) => {
+    <pre class="response tokens" onMouseMove=${moved} onMouseLeave=${() => point(null)}>${tokens.pieces
+      .map((piece, at) => {
       const [tone, strength] = COLOURS[shown.colour](tokens, at);
-      const classes = ["token", tone, tokens.hwe?.[at] ? "hwe" : "", tokens.trained?.[at] === 0 ? "masked" : ""].join(" ");
-      return html`<span class=${classes} data-at=${at} style=${{ "--strength": `${Math.round(85 * Math.min(1, strength || 0))}%` }}>${piece}</span>`;
+      const marks = [tokens.hwe?.[at] && "hwe", tokens.trained?.[at] === 0 && "masked"].filter((mark) => mark);
+      const style = { "--strength": `${Math.round(85 * Math.min(1, strength || 0))}%` };
+      return html`<span class=${["token", tone, ...marks].join(" ")} data-at=${at} style=${style}>${piece}</span>`;
     })}</pre>
-    ${over && html`<div class="tip" style=${{ left: `${Math.min(over.x, innerWidth - 260)}px`, top: `${over.y + 18}px` }}>
+    ${over && html`<div class="tip"
+      style=${{ left: `${Math.min(over.x, innerWidth - 260)}px`, top: `${over.y + 18}px` }}>
       <b>token ${over.at + 1} ${JSON.stringify(tokens.pieces[over.at])}${tokens.hwe?.[over.at] ? " HWE" : ""}</b>
-      <table>${Object.entries(HOVER).map(([name, of]) => of(tokens, over.at) !== undefined && html`<tr><td>${name}</td><td>${number(of(tokens, over.at))}</td></tr>`)}</table></div>`}`;
+      <table>${Object.entries(HOVER).map(([name, of]) => of(tokens, over.at) !== undefined && html`<tr><td>${name}</td>
+        <td>${number(of(tokens, over.at))}</td></tr>`)}</table></div>`}`;
 }
 
 const Plain = ({ sample }) => html`<pre class="response">${sample.response}</pre>`;
@@ -125,38 +143,51 @@ const viewsOf = (sample) => Object.keys(VIEWS).filter((name) => name !== "turns"
 function Tests({ sample, where }) {
   const said = useAnswer(sample.test_outcomes ? "tests" : null, where);
   if (!sample.test_outcomes) return null;
-  return html`<h6>tests</h6><${Trouble} of=${said.error} /><table class="tests">${sample.test_outcomes.map((outcome, place) => html`<tr>
+  return html`<h6>tests</h6><${Trouble} of=${said.error} /><table class="tests">${sample.test_outcomes
+    .map((outcome, place) => html`<tr>
     <td class="mark ${outcome === "accepted" ? "right" : "wrong"}">${outcome === "accepted" ? "✓" : "✗"} ${outcome}</td>
     <td><code>${said.tests?.[place] ?? `test ${place + 1}`}</code></td></tr>`)}</table>`;
 }
 
-const TOLD = ["prompt", "response", "ground_truth", "test_outcomes", "token_rows", "id", "sample", "group", "media_references", "transcript"];
+const TOLD = ["prompt", "response", "ground_truth", "test_outcomes", "token_rows", "id", "sample", "group",
+  "media_references", "transcript"];
 
 function Sample({ columns, parts, row, scale }) {
   const where = { run: shown.run, step: shown.step, table: shown.table, number: columns.group[row] };
   const found = useAnswer("group", where);
   const sample = found.samples?.find((each) => each.sample === columns.sample[row]);
-  if (!sample) return html`<article class="sample" aria-busy=${!found.error}><${Trouble} of=${found.error} /></article>`;
+  if (!sample) return html`<article class="sample" aria-busy=${!found.error}>
+    <${Trouble} of=${found.error} /></article>`;
   const View = viewsOf(sample).includes(shown.view) ? VIEWS[shown.view] : Tokens;
   const mine = columns.group.map((_, at) => at).filter((at) => columns.group[at] === where.number);
   return html`<article class="sample">
     <header><strong>${sample.id}</strong> step ${shown.step}
-      <span class="siblings">${mine.map((at) => html`<button class=${at === row ? "" : "outline"} title="sample ${columns.sample[at]}"
-        onClick=${() => show({ row: String(at) })}><${Mark} accuracy=${columns.accuracy[at]} />${columns.sample[at]}</button>`)}</span>
-      <button class="through secondary outline" onClick=${() => showProblem(sample.id, shown.table)}>through training (p)</button></header>
+      <span class="siblings">${mine.map((at) => html`<button class=${at === row ? "" : "outline"}
+        title="sample ${columns.sample[at]}"
+        onClick=${() => show({ row: String(at) })}>
+          <${Mark} accuracy=${columns.accuracy[at]} />${columns.sample[at]}</button>`)}</span>
+      <button class="through secondary outline"
+        onClick=${() => showProblem(sample.id, shown.table)}>through training (p)</button></header>
     ${(sample.media_references ?? []).map((each) => html`<p><small>media: ${each}</small></p>`)}
     <pre class="prompt">${sample.prompt}</pre>
-    <p class="facts">answer key <code class="key">${sample.ground_truth ?? "–"}</code> <${Mark} accuracy=${sample.accuracy} /> ${verdict(sample.accuracy)} ${sample.ended}</p>
+    <p class="facts">answer key <code class="key">${sample.ground_truth ?? "–"}</code>
+      <${Mark} accuracy=${sample.accuracy} /> ${verdict(sample.accuracy)} ${sample.ended}</p>
     ${parts.length > 0 && html`<p class="facts"><${Parts} row=${sample} ...${{ parts, scale }} />
-      ${sample.reward === null ? "no reward" : html`reward ${signed(sample.reward)} = ${parts.filter((part) => sample[part] !== null).map((part) =>
-        html`<span class="legend"><i class="part part${parts.indexOf(part) % 6}"></i>${part.replace("reward_", "")} ${signed(sample[part])}</span>`)}`}</p>`}
-    <div class="views" role="tablist">${viewsOf(sample).map((name) => html`<button role="tab" aria-selected=${name === shown.view}
+      ${sample.reward === null ? "no reward" : html`reward ${signed(sample.reward)} = ${parts
+        .filter((part) => sample[part] !== null).map((part) =>
+        html`<span class="legend"><i
+          class="part part${parts.indexOf(part) % 6}"></i>${part.replace("reward_", "")}
+          ${" "}${signed(sample[part])}</span>`)}`}</p>`}
+    <div class="views" role="tablist">${viewsOf(sample).map((name) => html`<button role="tab"
+      aria-selected=${name === shown.view}
       class=${name === shown.view ? "" : "outline"} onClick=${() => show({ view: name })}>${name}</button>`)}</div>
     <${View} sample=${sample} />
     <${Trouble} of=${found.missing} />
     <${Tests} ...${{ sample, where }} />
-    <details><summary>all values</summary><table class="values">${Object.entries(sample).filter(([name]) => !TOLD.includes(name)).map(([name, value]) =>
-      html`<tr><td>${name}</td><td>${typeof value === "number" ? number(value) : String(value)}</td></tr>`)}</table></details></article>`;
+    <details><summary>all values</summary><table class="values">${Object.entries(sample)
+      .filter(([name]) => !TOLD.includes(name)).map(([name, value]) =>
+      html`<tr><td>${name}</td><td>${typeof value === "number" ? number(value)
+        : String(value)}</td></tr>`)}</table></details></article>`;
 }
 
 function Step({ curves }) {
@@ -180,10 +211,13 @@ function Step({ curves }) {
   const scale = useMemo(() => (columns ? scaleOf(columns, parts) : 1), [columns]);
   keyboard.kept = kept;
   const row = kept.includes(Number(shown.row)) && shown.row !== "" ? Number(shown.row) : kept[0];
-  return html`<div class="where"><label>step <select aria-label="step" onChange=${(event) => show({ step: event.target.value, row: "" })}>
-      ${curves.tables[shown.table].map((step) => html`<option selected=${String(step) === shown.step}>${step}</option>`)}</select></label>
-    ${Choice({ name: "table", label: "samples", options: [["samples", "trained on"], ["evaluation", "held out"]] })}</div>
+  return html`<div class="where"><label>step <select aria-label="step"
+    onChange=${(event) => show({ step: event.target.value, row: "" })}>
+      ${curves.tables[shown.table].map((step) => html`<option
+        selected=${String(step) === shown.step}>${step}</option>`)}</select></label>
+    ${TableChoice()}</div>
     <${Trouble} of=${error} />
     ${columns && html`<${Filters} ...${{ columns, parts }} count=${kept.length} all=${columns.id.length} />
-      <div class="halves"><${List} ...${{ columns, parts, kept, scale }} />${row !== undefined && html`<${Sample} ...${{ columns, parts, row, scale }} />`}</div>`}`;
+      <div class="halves"><${List} ...${{ columns, parts, kept, scale }} />${row !== undefined && html`
+        <${Sample} ...${{ columns, parts, row, scale }} />`}</div>`}`;
 }

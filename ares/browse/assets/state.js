@@ -5,13 +5,13 @@ const { h, render } = preact;
 const { useState, useEffect, useRef, useMemo } = preactHooks;
 const html = htm.bind(h);
 
-const START = {
-  run: "", other: "", tab: "steps", step: "", table: "samples", row: "", problem: "", set: "samples",
-  verdict: "", bucket: "", ended: "", part: "", sign: "", shortest: "", longest: "", text: "", colour: "entropy", view: "tokens",
-  curves: "", rescore: "", judged: "",
-};
 const FILTERS = { verdict: "", bucket: "", ended: "", part: "", sign: "", shortest: "", longest: "", text: "" };
-let shown = { ...START, ...Object.fromEntries(new URLSearchParams(location.hash.slice(1))) };
+const START = {
+  run: "", other: "", tab: "steps", step: "", table: "samples", row: "", problem: "", set: "samples", rescore: "",
+  judged: "", colour: "entropy", view: "tokens", curves: "", ...FILTERS,
+};
+const readAddress = () => ({ ...START, ...Object.fromEntries(new URLSearchParams(location.hash.slice(1))) });
+let shown = readAddress();
 
 function show(changes) {
   shown = { ...shown, ...changes };
@@ -66,7 +66,8 @@ const number = (value, digits = 4) =>
   value === null || value === undefined ? "–" : Number.isInteger(value) ? String(value) : value.toFixed(digits);
 const signed = (value) => (value >= 0 ? "+" : "−") + Math.abs(value).toFixed(4);
 const verdict = (accuracy) =>
-  accuracy === null || accuracy === undefined ? "unscored" : accuracy >= 1 ? "right" : accuracy <= 0 ? "wrong" : "partly";
+  accuracy === null || accuracy === undefined ? "unscored" : accuracy >= 1 ? "right" : accuracy <= 0 ? "wrong"
+    : "partly";
 const MARKS = { right: "✓", wrong: "✗", partly: "◐", unscored: "?" };
 const Mark = ({ accuracy }) =>
   html`<b class="mark ${verdict(accuracy)}" title=${verdict(accuracy)}>${MARKS[verdict(accuracy)]}</b>`;
