@@ -296,7 +296,7 @@ def test_rloo_by_turn_compares_rewards_to_go_with_the_others_that_reached_the_tu
         for turn, value in enumerate(own):
             there = [each[turn] for each in others if len(each) > turn]
             compared = value - (sum(there) / len(there) if there else 0.0)
-            expected.append(compared if counts[row] else 0.0)
+            expected.append(compared if counts[row] and others else 0.0)  # alone it has nothing to compare with
         ends = (mask[row] > 0) & ~(torch.nn.functional.pad(mask[row], (0, 1))[1:] > 0)
         torch.testing.assert_close(advantages[row][ends], torch.tensor(expected), atol=1e-5, rtol=1e-5)
         assert (advantages[row][mask[row] == 0] == 0).all()
