@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ares.config import ESTIMATORS, Config
@@ -39,6 +39,7 @@ def settings_of(*overrides: str) -> Config:
 def test_advantages_are_finite_and_absent_scores_teach_nothing(
     estimator: str, aepo: str, drawn: list[list[float | None]], noise: int
 ) -> None:
+    assume(aepo == "false" or estimator not in ("maxrl", "pass_at_k"))
     of_run = settings_of(f"algorithm.advantage.estimator={estimator}", f"algorithm.aepo.enabled={aepo}")
     size = sum(map(len, drawn))
     rng = np.random.default_rng(noise)
