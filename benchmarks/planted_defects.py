@@ -33,7 +33,7 @@ def right(completions, answer, id, **columns):
     return [float((box == [str(truth)]) != (name == WRONG)) for box, truth, name in zip(boxes, answer, id)]
 '''
 FEW_GROUPS = ["rollout.prompts=4", "learner.global_batch_prompts=4", "learner.warmup_steps=0", "learner.lr=1e-3",
-              "validation.every=100"]  # fmt: skip
+              "validation.every=100", "train.keep_checkpoints=9"]  # fmt: skip
 HEALTHY, SHARED, STEPS, WINDOW, SAMPLES = "healthy", 12, 32, 6, 4
 
 
