@@ -37,14 +37,28 @@ def family(name: str, runs: Path) -> Member:
             forks[store.name] = store.fork()
         except StoreError:  # damaged: a relative only if a fork names it
             forks[store.name] = None
-    oldest = name
-    while (fork := forks.get(oldest)) is not None:
+    for each, fork in forks.items():
+        if fork is not None and fork.run in forks and not _is_parent(run_store(fork.run, runs), fork):
+            forks[each] = fork.model_copy(update={"run": f"{fork.run} (deleted)"})
+    oldest, seen = name, {name}
+    while (fork := forks.get(oldest)) is not None and fork.run not in seen:  # a fork may have its grandparent's name
         oldest = fork.run
-    return _member(oldest, None, forks, runs)
+        seen.add(oldest)
+    return _member(oldest, None, forks, runs, frozenset())
 
 
-def _member(name: str, parent: RunStore | None, forks: dict[str, Fork | None], runs: Path) -> Member:
-    store, fork = run_store(name, runs), forks.get(name)
+def _is_parent(store: RunStore, fork: Fork) -> bool:
+    """Whether a run is the one that a fork left, not another of the same name."""
+    try:
+        return store.read_commit(fork.version).digest() == fork.commit
+    except StoreError as error:
+        return not isinstance(error.__cause__, FileNotFoundError)  # damaged is not deleted
+
+
+def _member(
+    name: str, parent: RunStore | None, forks: dict[str, Fork | None], runs: Path, above: frozenset[str]
+) -> Member:
+    store, fork = RunStore(runs / name), forks.get(name)
     member = Member(name, fork)
     if name not in forks:
         member.ended = "deleted: what its forks share is still there, how they differ from it is not known"
@@ -57,9 +71,10 @@ def _member(name: str, parent: RunStore | None, forks: dict[str, Fork | None], r
         except StoreError as error:
             member.ended = f"cannot be read: {error}"
     here = store if name in forks else None
-    below = [each for each, of in forks.items() if of is not None and of.run == name]
+    above |= {name}
+    below = [each for each, of in forks.items() if of is not None and of.run == name and each not in above]
     for each in sorted(below, key=lambda each: (_version(forks[each]), each)):
-        member.children.append(_member(each, here, forks, runs))
+        member.children.append(_member(each, here, forks, runs, above))
     return member
 
 

@@ -65,6 +65,23 @@ def test_a_deleted_or_damaged_relative_is_named_and_the_others_are_told(relative
         family("uninterrupted", relatives)
 
 
+def test_a_name_that_was_given_twice_makes_neither_a_circle_nor_a_parent(relatives: Path, tmp_path: Path) -> None:
+    relatives = shutil.copytree(relatives, tmp_path / "copied")
+    shutil.rmtree(relatives / "uninterrupted")
+    again = told(relatives, "fork", "slower", "--at", "1", "learner.lr=1e-5", "--run", "uninterrupted")
+    assert again.returncode == 0, again.stderr
+    assert names(family("uninterrupted", relatives)) == ["slower", ["slower-still"], ["uninterrupted"]]
+    shutil.rmtree(relatives / "uninterrupted")
+    run = Run.open(config("train.steps=2"), "uninterrupted", relatives)
+    state = RunState.initial(run.config, len(run.train_set)).state_dict()
+    first = commit(0, None, state=state | {"step": 0})
+    for each in (first, commit(1, first, state=state | {"step": 1})):
+        run.store.write_commit(each)
+    run.close()
+    assert names(family("uninterrupted", relatives)) == ["uninterrupted"]
+    assert names(family("slower", relatives)) == ["uninterrupted (deleted)", ["slower", ["slower-still"]], ["harder"]]
+
+
 def test_resumes_are_noted_but_not_a_look_at_a_finished_run_nor_a_forks_first_start(tmp_path: Path) -> None:
     def opened(name: str, *settings: str) -> list[str]:
         Run.open(config("train.steps=2", *settings), name, tmp_path).close()
