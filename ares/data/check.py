@@ -17,7 +17,7 @@ from ares.config import DataConfig, Needs, Source
 from ares.data.chats import check_template
 from ares.data.code import CodeProblem
 from ares.data.code_tests import UNPARSABLE
-from ares.data.problems import Row, each_row, missing_columns
+from ares.data.problems import Begin, Row, each_row, missing_columns
 from ares.data.shared import overlaps, shared_prompts
 from ares.data.sources import place, read_readable, shown
 from rewards.math import asked_format
@@ -98,15 +98,17 @@ class CheckReport:
 def check_rows(
     source: Source, split: str, config: DataConfig, needs: Needs = "answer",
     tokenizer: PreTrainedTokenizerBase | None = None, vision: bool = False, limit: int | None = None,
-    settings: str = "data", answer: str | None = None,
+    settings: str = "data", answer: str | None = None, begin: Begin | None = None,
 ) -> CheckReport:  # fmt: skip
     """Check every row, or the first `limit`. Raises DataError if the source cannot be read at all, or the tokenizer
     has no usable chat template.
 
     needs: what every row must have (`RewardConfig.needs`). vision: prompts hold images. settings: the prefix of the
     settings that name columns, for messages. answer: reward.answer, where answers are read whatever the prompt says.
+    begin: of an environment, as for `load_problems`.
     """
     raw, unreadable = read_readable(source, split, limit)
+    raw = raw if begin is None else begin(raw, source, config)
     report = CheckReport(shown(source), len(raw) + len(unreadable))
     for line, what in unreadable.items():
         report.add(what, line)

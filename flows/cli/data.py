@@ -6,7 +6,7 @@ import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -118,20 +118,23 @@ def _looked_at(config: "Config", model: str | None, against: list[str]) -> "Chec
     """
     from ares.data import check_rows, compare_with_held_out, find_overlaps, load_tokenizer, odd_in_template
     from ares.engines import end_token_ids
+    from ares.step import OpenEnvironment
 
     data, needs = config.data, config.reward.needs
     vision = config.model.family == "vision_language"
     is_here = model is not None or Path(config.model.location).is_dir()
     tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code) if is_here else None
-    answer = config.reward.answer
-    report = check_rows(data.train, data.train_split, data, needs, tokenizer, vision, data.limit, answer=answer)
+    environment = None if tokenizer is None else OpenEnvironment.of(config, tokenizer)
+    data, begin = (data, None) if environment is None else (environment.data, environment.begin)
+    how: dict[str, Any] = {"answer": config.reward.answer, "begin": begin}
+    report = check_rows(data.train, data.train_split, data, needs, tokenizer, vision, data.limit, **how)
     if tokenizer is not None:
         ends = end_token_ids(config.model.location, tokenizer)
         for number, odd in enumerate(odd_in_template(tokenizer, data.chat_template_kwargs, ends), 1):
             report.counted[f"chat template, {number}"] = odd
     for name, each in data.held_out.items():
         columns, of = data.with_columns_of(each), f"data.validation.{name or 'NAME'}"
-        held_out = check_rows(each.source, each.split, columns, needs, None, vision, settings=of, answer=answer)
+        held_out = check_rows(each.source, each.split, columns, needs, None, vision, settings=of, **how)
         compare_with_held_out(report, held_out, name, data.drop_shared)
         if report.problems:
             find_overlaps(report, held_out, name)
