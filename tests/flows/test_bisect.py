@@ -16,7 +16,7 @@ from tests.short_runs import told
 @pytest.fixture(scope="module")
 def copied(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bisected")
-    shutil.copytree(runs / "uninterrupted", folder / "uninterrupted")
+    shutil.copytree(runs / "uninterrupted", folder / "uninterrupted", ignore=shutil.ignore_patterns("evals"))
     return folder
 
 
