@@ -216,17 +216,17 @@ def check_graded(step: Step, scores: list[Ref]) -> None:
         for ref, table in zip(scores, tables, strict=True):
             if table["accuracy"].isna().any():
                 step.run.store.discard(ref)
-                if step.config.environment is not None:
-                    _discard_broken_episodes(step, ref)
+        if step.config.environment is not None:
+            _discard_broken_episodes(step)
         raise
 
 
-def _discard_broken_episodes(step: Step, score: Ref) -> None:
-    """Delete the episodes of a shard, from the first turn on in which an environment failed."""
-    store, (folder, _, name) = step.run.store, score.path.rpartition("/")
-    shard = name.removeprefix("score-").removesuffix(".parquet")
-    here = store.directory / folder
-    for path in sorted([*here.glob(f"turn-{shard}-*.parquet"), *here.glob(f"rollout-{shard}.parquet")]):
-        rows = pd.read_parquet(path)
-        if (rows["error" if "error" in rows else "episode_error"] != "").any():
-            store.remove(path)
+def _discard_broken_episodes(step: Step) -> None:
+    """Delete what a step has kept of shards with an episode whose environment failed, from that turn on; those of its
+    evaluation too, which was drawn beside them."""
+    store = step.run.store
+    for path in sorted((store.directory / step.path("")).glob("*.parquet")):
+        if path.name.startswith(("turn-", "rollout-")):
+            rows = pd.read_parquet(path)
+            if (rows["error" if "error" in rows else "episode_error"] != "").any():
+                store.remove(path)

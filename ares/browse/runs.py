@@ -95,6 +95,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by dotted name. Here again, since ares.runs loads transformers, for which a page would wait 5 s."""
     if isinstance(value, dict) and value:
         for name, inner in value.items():
             yield from _flat(inner, f"{prefix}.{name}" if prefix else str(name))

@@ -13,9 +13,6 @@ from pydantic import Field
 from algorithms.settings import MOST_TOKENS, Strict
 from ares.config.strict import LONGEST_WAIT, MOST_PROCESSES, NO_EFFECT
 
-TEXTARENA = "textarena:"
-"""Prefix of the names of TextArena's games."""
-
 
 class EnvironmentConfig(Strict):
     """What a response is answered by. An episode is a prompt, and turns of the model and of the environment."""

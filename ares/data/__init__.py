@@ -11,6 +11,7 @@ from ares.data.code_sets import FENCE, STATEMENTS
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
 from ares.data.problems import (
     ASKED,
+    OPENING,
     OWN,
     Cursor,
     Problems,
@@ -30,10 +31,10 @@ from ares.data.turns import TurnTemplate
 from ares.data.vision import Vision, check_media, in_parts
 
 __all__ = [
-    "ASKED", "FENCE", "MARK", "OWN", "STATEMENTS", "CheckReport", "CodeProblem", "Cursor", "DataError", "MediaError",
-    "MediaReader", "Patches", "Problems", "Row", "TurnTemplate", "Vision", "as_problems", "check_media", "check_rows",
-    "check_solutions", "check_template", "compare_with_held_out", "content_hash", "conversation", "each_row",
-    "find_overlaps", "in_parts", "is_video", "joined", "level_of", "load_held_out", "load_problems", "load_tokenizer",
-    "load_train", "odd_in_template", "packages_of", "path_of", "place", "program", "read_rows", "rendered",
-    "show_tools", "shown", "thumbnail",
+    "ASKED", "FENCE", "MARK", "OPENING", "OWN", "STATEMENTS", "CheckReport", "CodeProblem", "Cursor", "DataError",
+    "MediaError", "MediaReader", "Patches", "Problems", "Row", "TurnTemplate", "Vision", "as_problems", "check_media",
+    "check_rows", "check_solutions", "check_template", "compare_with_held_out", "content_hash", "conversation",
+    "each_row", "find_overlaps", "in_parts", "is_video", "joined", "level_of", "load_held_out", "load_problems",
+    "load_tokenizer", "load_train", "odd_in_template", "packages_of", "path_of", "place", "program", "read_rows",
+    "rendered", "show_tools", "shown", "thumbnail",
 ]  # fmt: skip

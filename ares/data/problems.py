@@ -30,6 +30,9 @@ from rewards.math import why_ungradable
 
 ASKED = "as asked"
 """Column with the prompt as the row holds it: text, or a list of chat messages."""
+OPENING = "environment_opening"
+"""Column of problems that an environment has begun, with JSON: the row as the environment is given it, its seed, the
+digest of its first reply."""
 SEVERAL_ANSWERS = (
     "the answer is a list or an object, and reward.kind=math compares with one: name another column with "
     "data.answer_key=…, or a function of your own with reward.kind=path.py:function"
@@ -90,7 +93,7 @@ class Problems:
     def _asked(self) -> list[str]:
         """Each prompt with the hashes of its images and videos."""
         prompts = self.frame["prompt"]
-        if "environment_opening" in self.frame and "seed" in self.frame:  # games may begin with the same words
+        if OPENING in self.frame and "seed" in self.frame:  # games may begin with the same words
             prompts = prompts + " " + self.frame["seed"].astype(str)
         return (prompts + " " + self._shown() if "media_references" in self.frame else prompts).tolist()
 

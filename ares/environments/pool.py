@@ -126,6 +126,7 @@ class EnvironmentProcess:
         self._turn = 0
         self._forget()
         try:
+            check_file(kind, self.config)
             self._load(kind)
             if text is None or self._live.get(episode.key) != len(episode.said):
                 reply = self._rebuild(episode, kind, episode.said if text is not None else ())
@@ -225,3 +226,11 @@ def kind_of(episode: Episode, config: EnvironmentConfig) -> str:
     """The environment that an episode's row names, else that of the settings."""
     own = episode.row.get("environment")
     return own if isinstance(own, str) and own else config.kind
+
+
+def check_file(kind: str, config: EnvironmentConfig) -> None:
+    """Raises NoReply if a row names a file other than that of the settings: data would choose what is executed, and
+    nothing would notice that the file has changed."""
+    file, named, _ = kind.rpartition(".py:")
+    if named and file != config.kind.rpartition(".py:")[0]:
+        raise NoReply("a row may name a class of the file of environment.kind, a game or tools, and no other file")

@@ -139,6 +139,6 @@ def check_scored(rows: pd.DataFrame, limit: float, what: str) -> None:
         return
     raise RewardError(
         f"{what}: {missing.sum()} of {len(rows)} responses, of {problems} problems, have no score: the grader failed "
-        "or took longer than reward.timeout (the log says which). Start the run again once it works: they are graded "
-        f"anew. reward.max_unscored={limit} is the share above which a run stops."
+        "or took longer than reward.timeout, or environments failed (the log says which). Start the run again once it "
+        f"works: they are graded anew. reward.max_unscored={limit} is the share above which a run stops."
     )

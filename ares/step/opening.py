@@ -17,12 +17,9 @@ from transformers import PreTrainedTokenizerBase
 
 from algorithms.keys import derive_seed
 from ares.config import Config, DataConfig, EnvironmentConfig
-from ares.data import DataError, TurnTemplate, place, show_tools
+from ares.data import OPENING, DataError, TurnTemplate, place, show_tools
 from ares.environments import Answer, EnvironmentPool, Episode
 from rewards.child_process import plain
-
-OPENING = "environment_opening"
-"""Column of problems with JSON: the row as the environment is given it, its seed, the digest of its first reply."""
 
 
 class OpenEnvironment:
@@ -100,7 +97,7 @@ def seed_of(row: dict[str, Any], where: str) -> int:
     given = row.get("seed")
     if given is None:
         return derive_seed("environment", json.dumps(row, sort_keys=True)) % 2**32
-    if isinstance(given, bool) or not isinstance(given, int | float) or given != int(given):
+    if isinstance(given, bool) or not isinstance(given, int | float) or not float(given).is_integer():
         raise DataError(f"{where}: the column seed is {given!r:.40}, and an environment's seed is a whole number")
     return int(given)
 

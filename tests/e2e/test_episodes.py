@@ -108,6 +108,20 @@ def test_what_was_sampled_is_a_prefix_of_what_is_asked_next_and_is_measured_alik
     assert commits(tmp_path, "run")[-1].metrics["mismatch/logprob_diff_max"] < 1e-4
 
 
+def test_a_run_whose_environments_failed_plays_them_again_once_they_work(tmp_path: Path) -> None:
+    down, path = tmp_path / "down", tmp_path / "digits.py"
+    path.write_text(GAME.replace("        right =", f"        open({str(down)!r}).close()\n        right ="))
+    game = f"environment={{kind: '{path}:Digits'}}"
+    command = ["train", "tiny-math", game, *SETTINGS, "train.steps=1", "--run", "run"]
+    ended = ares(tmp_path, *command)
+    assert ended.returncode == 2
+    assert "environments failed" in ended.stderr
+    assert "FileNotFoundError" in ended.stderr
+    down.touch()
+    assert ares(tmp_path, *command).returncode == 0
+    assert commits(tmp_path, "run")[-1].metrics["episode/errors"] == 0
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [

@@ -231,6 +231,8 @@ def test_rows_cross_as_plain_values(pool: EnvironmentPool) -> None:
 def test_a_rows_column_names_its_environment(pool: EnvironmentPool, file: Path) -> None:
     some = [*episodes(1, environment=f"{file}:Echo"), *episodes(1, environment=float("nan"))]  # as pandas fills columns
     assert said(pool.reset(some)) == ["", "count from 10"]
+    [answer] = pool.reset(episodes(1, environment="elsewhere.py:Echo"))
+    assert "no other file" in answer.error
     [answer] = pool.reset(episodes(1, environment="chess"))
     assert answer.error.startswith(
         "environment chess, row 'row 0', reset: 'chess' is unknown (known: tools, textarena:"

@@ -166,7 +166,8 @@ def test_turn_rewards_lie_where_they_were_given_and_what_is_left_at_the_end() ->
 
 
 @pytest.mark.parametrize(
-    ("row", "seed"), [({"seed": 7}, 7), ({"seed": 7.0}, 7), ({"seed": "x"}, None), ({"seed": True}, None)]
+    ("row", "seed"),
+    [({"seed": 7}, 7), ({"seed": 7.0}, 7), ({"seed": "x"}, None), ({"seed": True}, None), ({"seed": math.nan}, None)],
 )
 def test_the_seed_of_a_row_is_its_own_or_refused(row: dict[str, Any], seed: int | None) -> None:
     if seed is None:
