@@ -97,6 +97,7 @@ def take_steps(place: Place, config: Config, problems: pd.DataFrame, grade: Grad
         answers = timed("sample", lambda: engine.generate(requests, settings))  # noqa: B023
         rows = asked.assign(
             token_ids=pd.Series([answer.token_ids for answer in answers]),
+            tokens=[len(answer.token_ids) for answer in answers],
             log_probs=pd.Series([answer.log_probs for answer in answers]),
             finish_reason=[answer.finish_reason for answer in answers],
             truncated=[answer.finish_reason == "length" for answer in answers],
