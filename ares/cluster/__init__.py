@@ -22,5 +22,3 @@ if not os.environ.get("RAY_ADDRESS"):
 from ares.cluster.cluster import ATTEMPTS, Cluster  # noqa: E402
 from ares.cluster.connection import check_cluster, connect  # noqa: E402
 from ares.cluster.failures import DEATHS, WorkerError  # noqa: E402
-
-__all__ = ["ATTEMPTS", "DEATHS", "Cluster", "WorkerError", "check_cluster", "connect"]

@@ -4,8 +4,7 @@ Covered: strict models (run, algorithm, reward), YAML profiles with `extends`, d
 changes results. Not covered: what a setting does; the package that does it says so.
 """
 
-from algorithms.settings import FilterSettings, PerBucket, Strict
-from ares.config.algorithm import KLConfig
+from algorithms.settings import FilterSettings, Strict
 from ares.config.data import DataConfig, Source
 from ares.config.environment import TEMPLATE_LENGTH, EnvironmentConfig
 from ares.config.extensions import (
@@ -39,13 +38,3 @@ from ares.config.rollout import DiffusionConfig, RolloutConfig, SecondTurnConfig
 from ares.config.run import Config, LearnerConfig, ModelConfig, RewardConfig, TrackingConfig, WatchConfig
 from ares.config.strict import ConfigError, explain, nearest, reason
 from ares.config.yaml_files import read_yaml
-
-__all__ = [
-    "ENGINES", "ESTIMATORS", "GRADERS", "KL_CONTROLLERS", "POLICY_LOSSES", "PROFILES", "REWARD_DESIGNS",
-    "TEMPLATE_LENGTH", "TRACKERS", "CodeConfig", "Config", "ConfigError", "DataConfig", "DiffusionConfig",
-    "EnvironmentConfig", "FilterSettings", "KLConfig", "LearnerConfig", "ModelConfig", "Needs", "Override", "PerBucket",
-    "RewardConfig", "RolloutConfig", "SecondTurnConfig", "Section", "Source", "Strict", "TrackingConfig", "VllmConfig",
-    "WatchConfig", "absent_model", "changes_only_rounding", "commented", "defaults", "differences", "explain",
-    "extension_files", "fingerprint", "from_dict", "is_there", "load", "load_reference", "location", "matches",
-    "nearest", "override", "part_name", "profile_names", "read_yaml", "reason", "result_settings", "sections",
-]  # fmt: skip

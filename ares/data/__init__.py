@@ -29,12 +29,3 @@ from ares.data.sources import DataError, place, read_rows, shown
 from ares.data.trials import check_solutions
 from ares.data.turns import TurnTemplate
 from ares.data.vision import Vision, check_media, in_parts
-
-__all__ = [
-    "ASKED", "FENCE", "MARK", "OPENING", "OWN", "STATEMENTS", "CheckReport", "CodeProblem", "Cursor", "DataError",
-    "MediaError", "MediaReader", "Patches", "Problems", "Row", "TurnTemplate", "Vision", "as_problems", "check_media",
-    "check_rows", "check_solutions", "check_template", "compare_with_held_out", "content_hash", "conversation",
-    "each_row", "find_overlaps", "in_parts", "is_video", "joined", "level_of", "load_held_out", "load_problems",
-    "load_tokenizer", "load_train", "odd_in_template", "packages_of", "path_of", "place", "program", "read_rows",
-    "rendered", "show_tools", "shown", "thumbnail",
-]  # fmt: skip

@@ -15,20 +15,4 @@ from ares.engines.engine import (
     view_as_tensors,
 )
 from ares.engines.transformers import TransformersEngine
-from ares.engines.vision import VisionEngine
 from ares.engines.vllm import VllmEngine
-
-__all__ = [
-    "Completion",
-    "DiffusionEngine",
-    "Engine",
-    "Request",
-    "SamplingSettings",
-    "TransformersEngine",
-    "VisionEngine",
-    "VllmEngine",
-    "end_token_ids",
-    "left_padded",
-    "padding_id",
-    "view_as_tensors",
-]

@@ -5,9 +5,3 @@ Plain torch and transformers, without Ray or Prefect. Not covered: the processes
 
 from ares.learner.learner import Learner, UpdateResult
 from ares.learner.ranks import Ranks
-
-__all__ = [
-    "Learner",
-    "Ranks",
-    "UpdateResult",
-]

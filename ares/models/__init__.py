@@ -8,8 +8,8 @@ from ares.models.architecture import ModelError, check_architecture
 from ares.models.causal import Critic, LanguageModel
 from ares.models.kinds import load_model
 from ares.models.lora import WithoutAdapters, adapted_layers, add_adapters, merged_weights, peft_settings
-from ares.models.masked_diffusion import MaskedLanguageModel, empty_model
-from ares.models.memory import OutOfMemory, naming_settings, return_free_memory, settings_against, warn_of_memory
+from ares.models.masked_diffusion import empty_model
+from ares.models.memory import naming_settings, return_free_memory, settings_against, warn_of_memory
 from ares.models.packing import RowSizes, micro_batches, share_rows
 from ares.models.policy_model import Pass, PolicyModel, ReferenceModel
 from ares.models.sharding import shard
@@ -23,42 +23,3 @@ from ares.models.weights import (
     quiet_transformers,
     stored_tensors,
 )
-
-__all__ = [
-    "PUBLISHED_AS",
-    "Critic",
-    "LanguageModel",
-    "MaskedLanguageModel",
-    "ModelError",
-    "OutOfMemory",
-    "Pass",
-    "Pictures",
-    "PolicyModel",
-    "ReferenceModel",
-    "RowSizes",
-    "VisionInputs",
-    "VisionLanguageModel",
-    "WithoutAdapters",
-    "adapted_layers",
-    "add_adapters",
-    "check_architecture",
-    "check_vocabulary",
-    "check_weight_files",
-    "empty_model",
-    "growing_cache",
-    "load_model",
-    "merged_weights",
-    "micro_batches",
-    "naming_settings",
-    "never_sampled",
-    "peft_settings",
-    "persistent_buffers",
-    "placeholder_ids",
-    "quiet_transformers",
-    "return_free_memory",
-    "settings_against",
-    "shard",
-    "share_rows",
-    "stored_tensors",
-    "warn_of_memory",
-]

@@ -8,20 +8,4 @@ from ares.workers.placement import check_engine, check_gpus, demand, runs_that_f
 from ares.workers.plain import PlainWorkers
 from ares.workers.replay import check_weights, first_unreplayable, newest_checkpoint
 from ares.workers.services import EngineService, LearnerService
-from ares.workers.workers import Finished, Workers
-
-__all__ = [
-    "EngineService",
-    "Finished",
-    "LearnerService",
-    "PlainWorkers",
-    "Workers",
-    "check_engine",
-    "check_gpus",
-    "check_weights",
-    "demand",
-    "first_unreplayable",
-    "newest_checkpoint",
-    "runs_that_fit",
-    "uses_gpus",
-]
+from ares.workers.workers import Workers
