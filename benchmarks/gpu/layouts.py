@@ -30,7 +30,8 @@ def batch(lengths: list[int], prompt: int = 24) -> DataProto:
         {
             "slot": row // GROUP, "id": f"p{row // GROUP}", "sample": row % GROUP,
             "answer": "1", "accuracy": 1.0, "format": 1.0,
-            "prompt_token_ids": prompts[row // GROUP], "tokens": length, "token_ids": rng.integers(3, 300, length).tolist(),
+            "prompt_token_ids": prompts[row // GROUP], "tokens": length,
+            "token_ids": rng.integers(3, 300, length).tolist(),
             "log_probs": np.zeros(length, np.float32), "finish_reason": "stop",
         }
         for row, length in enumerate(lengths)
