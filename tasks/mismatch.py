@@ -56,7 +56,7 @@ async def check_draw(step: Step, rollouts: list[Ref], purpose: str, temperature:
 
     Nothing is compared without rollout.max_mismatch, as for masked-diffusion models, which cannot be compared.
     """
-    if step.config.rollout.max_mismatch is None:
+    if step.config.mismatch_bound is None:
         return {}
     mismatch = (await compare(step, rollouts, purpose, temperature)).mean
     _check(step, rollouts, mismatch, f"step {step.number}, {purpose}")
@@ -75,7 +75,7 @@ def check_mismatch(step: Step, rollouts: list[Ref], metrics: dict[str, float]) -
 
 def _check(step: Step, rollouts: list[Ref], mismatch: float, what: str) -> None:
     """Discard the samples, so that a resumed run draws them again from a new engine, and raise."""
-    limit = step.config.rollout.max_mismatch
+    limit = step.config.mismatch_bound
     if limit is None or mismatch <= limit:
         return
     for ref in rollouts:

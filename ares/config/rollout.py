@@ -4,7 +4,7 @@ Covered: their bounds, and which combinations are refused. Not covered: combinat
 (ares/config/rules.py), the engines (ares/engines/).
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -61,10 +61,11 @@ class RolloutConfig(Strict):
     """Settings of an engine in a file of yours."""
     vllm: VllmConfig = VllmConfig()
     diffusion: DiffusionConfig = DiffusionConfig()
-    max_mismatch: float | None = Field(0.02, gt=0, json_schema_extra=NO_EFFECT)
+    max_mismatch: Annotated[float, Field(gt=0)] | Literal["auto"] | None = Field("auto", json_schema_extra=NO_EFFECT)
     """Mean |log-prob difference| of engine and learner on a step's tokens, or on 64 responses of the bootstrap or an
-    evaluation (nats), beyond which the run stops: the engine samples from the wrong weights. None: a step's is only
-    measured (mismatch/*), and nothing else is compared."""
+    evaluation (nats), beyond which the run stops: the engine samples from the wrong weights. auto: .02 in float32, .1
+    in bfloat16, which alone makes .04 of SmolLM2's. None: a step's is only measured (mismatch/*), and nothing else is
+    compared."""
     n: int = Field(8, ge=2, le=MOST_SAMPLES)
     """Samples per prompt. Group estimators compare within the group, so one is not enough."""
     prompts: int = Field(16, ge=1, le=MOST)

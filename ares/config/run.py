@@ -267,6 +267,12 @@ class Config(Strict):
         return self.algorithm.policy.epochs * (self.rollout.prompts // self.learner.global_batch_prompts)
 
     @property
+    def mismatch_bound(self) -> float | None:
+        """What rollout.max_mismatch means for the model's type, in nats a token; None: nothing is compared."""
+        bound = self.rollout.max_mismatch
+        return (0.1 if self.model.dtype == "bfloat16" else 0.02) if bound == "auto" else bound
+
+    @property
     def measures_all(self) -> bool:
         """Whether the learner looks at every group that is drawn, and not only at those that filtering has chosen.
 

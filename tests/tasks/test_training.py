@@ -200,6 +200,8 @@ def test_an_engine_that_samples_from_other_weights_stops_the_run_and_its_samples
         check_mismatch(run.step(3), samples.rollouts, {"mismatch/logprob_diff_mean": 0.12})
     assert not run.store.intact(samples.rollouts)
     measured = run.step(3)
+    measured.run.config = config("model.dtype=bfloat16")
+    check_mismatch(measured, samples.rollouts, {"mismatch/logprob_diff_mean": 0.038})
     measured.run.config = config("rollout.max_mismatch=null")
     check_mismatch(measured, samples.rollouts, {"mismatch/logprob_diff_mean": 0.12})
 

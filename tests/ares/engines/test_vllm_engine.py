@@ -36,7 +36,7 @@ from tests.short_runs import ares, train
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
 CONFIG = config("rollout.engine=vllm", "data.max_prompt_length=300", "rollout.max_response_length=24")
 SETTINGS = SamplingSettings(temperature=1.0, top_p=1.0, max_tokens=24)
-BOUND = CONFIG.rollout.max_mismatch
+BOUND = CONFIG.mismatch_bound
 assert BOUND is not None
 
 
