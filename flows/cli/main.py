@@ -48,6 +48,8 @@ logger = logging.getLogger(__name__)
 Plain = Annotated[
     bool, typer.Option("--plain", help="In this process alone, without Prefect, Ray and MLflow; the same results.")
 ]
+NOT_PLAIN = ("prefect", "ray", "mlflow")
+"""Packages that a machine for plain runs may do without."""
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(data_app, name="data")
@@ -273,6 +275,11 @@ def main() -> None:
     except Exception as error:
         from sandbox import SandboxUnavailable
 
+        lacking = str(getattr(error, "name", "")).partition(".")[0]
+        if isinstance(error, ModuleNotFoundError) and lacking in NOT_PLAIN:
+            error = UserError(
+                f"this needs {lacking}, which is not installed; with --plain, train and resume do without"
+            )
         if not isinstance(error, UserError | SandboxUnavailable):
             raise
         errors.print("[red]error:[/] ", end="")

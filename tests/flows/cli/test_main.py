@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,21 @@ def test_what_profiles_are_for_is_in_one_column_of_whole_sentences() -> None:
         assert line.endswith(".")
     (secret,) = [line for line in lines if line.startswith("tiny-code-secret")]  # whose comment has two lines
     assert secret.endswith("a second one can read it from the failed test, if all but the guess was right.")
+
+
+@pytest.mark.parametrize("words", [["train", "tiny-math"], ["resume", "first"]])
+def test_without_prefect_a_run_that_is_not_plain_ends_with_the_option_in_one_line(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended in a traceback: No module named 'prefect'."""
+    for name in [name for name in sys.modules if name.startswith(("flows.servers", "flows.prefect_", "prefect"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "prefect", None)
+    monkeypatch.setattr(sys, "argv", ["ares", *words])
+    with pytest.raises(SystemExit, match="2"):
+        main.main()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "error: this needs prefect, which is not installed; with --plain, train and resume do without"
 
 
 def test_the_number_of_a_line_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
