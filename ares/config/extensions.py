@@ -184,6 +184,7 @@ GRADERS = Kind(
         "code": "ares.grading.code:CodeGrader",
         "reasoning_gym": "rewards.procedural:reasoning_gym",
         "environment": "ares.grading.graders:environment_scores",
+        "judge": "ares.grading.judge:JudgeScorer",
     },
     {"judges_programs": (False, {"code": True})},
     functions=True,

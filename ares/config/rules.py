@@ -228,7 +228,13 @@ def _code(config: Config) -> Iterator[str]:
 
 def _functions(config: Config) -> Iterator[str]:
     """Of several functions whose scores are added; without an error in these, of what counts as accuracy."""
-    reward = config.reward
+    reward, judge = config.reward, config.reward.judge
+    if "judge" in reward.kinds and not (judge.url and judge.model):
+        yield "reward.kind=judge needs reward.judge.url and reward.judge.model"
+    if judge.votes > 1 and not judge.temperature:
+        yield "reward.judge: at temperature 0 all votes are alike; set one above it for several"
+    if judge.scale[0] >= judge.scale[1]:
+        yield f"reward.judge.scale: {judge.scale[0]:g} must be below {judge.scale[1]:g}"
     alone = [name for name in reward.kinds if not is_function(name)]
     if len(reward.kinds) > 1 and alone:
         yield (

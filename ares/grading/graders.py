@@ -15,6 +15,7 @@ import pandas as pd
 from ares.config import GRADERS, RewardConfig, part_name
 from ares.grading.functions import FunctionScore, UserFunction
 from ares.grading.grader import ID_COLUMNS, Grader, RewardError
+from ares.grading.judge import JudgeScorer
 from rewards.aepo import format_reward
 from rewards.math import BOXED, asked_format, find_answer, grade_answers
 from rewards.procedural import SCORER, reasoning_gym
@@ -62,6 +63,8 @@ def _scorer(config: RewardConfig, kind: str, setting: str, timeout: float) -> Sc
         return lambda rows, first: environment_scores(rows)
     if kind == "reasoning_gym":
         return ProceduralScorer(config.answer, timeout)
+    if kind == "judge":
+        return JudgeScorer(config.judge, timeout)
     return UserFunction(GRADERS.implementation(kind), setting, kind, timeout)
 
 
@@ -163,7 +166,7 @@ class FunctionGrader(Grader):
     def close(self) -> None:
         """End the processes of the user's functions."""
         for scorer in self.scorers.values():
-            if isinstance(scorer, UserFunction | ProceduralScorer):
+            if isinstance(scorer, UserFunction | ProceduralScorer | JudgeScorer):
                 scorer.close()
 
     def _claim_accuracies(self, said: dict[str, list[FunctionScore]], rewards: np.ndarray) -> list[Any]:

@@ -348,6 +348,7 @@ NO_EFFECT = {
     "tracking.parent_run", "tracking.tags",
     "rollout.vllm.cpu_cache_gib", "rollout.vllm.gpu_memory", "rollout.max_mismatch", "rollout.placement",
     "learner.offload_optimizer",
+    "reward.judge.url", "reward.judge.at_once", "reward.judge.most_requests",
     "reward.code.provider", "reward.code.workers", "reward.code.min_isolation",
     "watch.entropy_below", "watch.mismatch_above", "watch.unscored_above", "watch.truncated_above", "watch.margin",
     "watch.remedies", *(f"watch.{wire}.{name}" for wire in ("kept_below", "kl_above")

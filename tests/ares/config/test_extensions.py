@@ -154,7 +154,8 @@ def test_a_changed_file_is_executed_anew(file: Path) -> None:
 def test_every_builtin_name_stands_for_something(kind: Kind) -> None:
     for name in kind.builtin:
         implementation = kind.implementation(name)
-        if isinstance(implementation, type):
+        is_called = "__call__" in vars(implementation)  # as functions are
+        if isinstance(implementation, type) and not is_called:
             assert all(callable(getattr(implementation, method, None)) for method in kind.methods)
         assert callable(implementation)
     assert all(known.keys() <= kind.builtin.keys() for _, known in kind.facts.values())

@@ -1,0 +1,164 @@
+"""reward.kind=judge: a model behind an OpenAI-compatible URL reads each response and gives it a mark.
+
+    template with {prompt}, {response}, {answer} ──▶ URL, once for each vote ──▶ reward.judge.mark finds the mark in
+    each reply ──▶ mean of the votes, 0 at the lower end of reward.judge.scale and 1 at the upper
+
+Replies are kept by what was asked, in `.judge.sqlite` beside the runs: the same question is paid for once, also after a
+kill. A reply without a mark, or none in time, is no vote; a response without votes has no score. Not covered: judges
+that compare responses; defence against responses that flatter the judge (it reads them as they are).
+"""
+
+import hashlib
+import json
+import logging
+import math
+import os
+import re
+import sqlite3
+import statistics
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ares.config import ConfigError, JudgeConfig
+from ares.data import ASKED
+from ares.grading.functions import FunctionScore
+from ares.grading.grader import RewardError
+from ares.store import runs_directory
+
+logger = logging.getLogger(__name__)
+
+RETRIES = 3
+"""Times that a request is repeated, with growing pauses, if the server is away or busy."""
+REPLIES = ".judge.sqlite"
+
+
+class JudgeScorer:
+    """Scores of a judge, as `load_grader` adds them up."""
+
+    def __init__(self, config: JudgeConfig, timeout: float, replies: Path | None = None) -> None:
+        """timeout: seconds of one request. replies: the file that keeps them. Raises ConfigError without openai."""
+        try:
+            import openai
+        except ImportError as error:
+            raise ConfigError(
+                f"reward.kind=judge needs the package openai: pip install -e '.[judge]' ({error})"
+            ) from error
+        self.config, self._openai = config, openai
+        # The servers that people run for themselves want some key, and do not look at it.
+        self._client = openai.OpenAI(
+            base_url=config.url, api_key=os.environ.get("OPENAI_API_KEY", "none"), timeout=timeout, max_retries=RETRIES
+        )
+        self._replies = Replies(replies or runs_directory() / REPLIES)
+        self._asked, self._lock = 0, threading.Lock()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+        self._replies.close()
+
+    def __call__(self, rows: pd.DataFrame, first: bool = False) -> list[FunctionScore]:
+        """The score of each row. Raises RewardError if the judge is away or refuses; first: if it gives no marks."""
+        questions = [self._question(row) for row in rows.to_dict("records")]
+        votes = range(self.config.votes)
+        asked = [(text, vote) for text in dict.fromkeys(questions) for vote in votes]
+        with ThreadPoolExecutor(self.config.at_once) as threads:
+            replies = dict(zip(asked, threads.map(lambda each: self._reply(*each), asked), strict=True))
+        said = [self._score([replies[text, vote] for vote in votes]) for text in questions]
+        if first and all(each.failed for each in said):
+            reply = next(iter(replies.values()))
+            raise RewardError(f"{self._told}: no mark by reward.judge.mark={self.config.mark} in {reply!r:.200}")
+        return said
+
+    @property
+    def _told(self) -> str:
+        return f"reward.kind=judge: {self.config.model} at {self.config.url}"
+
+    def _question(self, row: dict[Any, Any]) -> str:
+        """The template, filled in at once: what a response says in braces stays as it is."""
+        asked = row.get(ASKED, row["prompt"])
+        if not isinstance(asked, str):
+            asked = "\n\n".join(f"{message['role']}: {message['content']}" for message in asked)
+        given = {"prompt": asked, "response": row["response"], "answer": str(row.get("answer", ""))}
+        return re.sub(r"\{(prompt|response|answer)\}", lambda found: given[found[1]], self.config.template)
+
+    def _reply(self, question: str, vote: int) -> str | None:
+        """What the judge says, kept or asked for; None: nothing in time."""
+        config = self.config
+        asked: dict[str, Any] = {
+            "model": config.model,
+            "messages": [{"role": "user", "content": question}],
+            "temperature": config.temperature,
+            "max_tokens": config.max_tokens,
+            "seed": vote,
+        }
+        key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+        if (kept := self._replies.read(key)) is not None:
+            return kept
+        with self._lock:
+            self._asked += 1
+            if config.most_requests is not None and self._asked > config.most_requests:
+                raise RewardError(
+                    f"{self._told}: reward.judge.most_requests={config.most_requests} requests were made since the "
+                    "start; what was answered is kept, so the same command goes on with as many more"
+                )
+        try:
+            reply = self._client.chat.completions.create(**asked).choices[0].message.content or ""
+        except self._openai.APITimeoutError:
+            logger.warning("%s: no reply in time", self._told)
+            return None
+        except self._openai.APIConnectionError as error:
+            raise RewardError(f"{self._told}: {error.__cause__ or error}", may_pass=True) from error
+        except self._openai.APIStatusError as error:
+            raise RewardError(f"{self._told}: {error.message:.300}", may_pass=error.status_code >= 429) from error
+        except (self._openai.APIError, ValueError, TypeError, IndexError, AttributeError) as error:
+            raise RewardError(f"{self._told}: that is no chat completion: {error!s:.200}") from error
+        self._replies.write(key, reply)
+        return reply
+
+    def _score(self, replies: list[str | None]) -> FunctionScore:
+        marks = [mark for reply in replies if (mark := self._mark(reply or "")) is not None]
+        if not marks:
+            return FunctionScore(failed=True)
+        low, high = self.config.scale
+        said = {"marks": marks, "reply": (replies[0] or "")[-500:]}
+        return FunctionScore((statistics.fmean(marks) - low) / (high - low), said)
+
+    def _mark(self, reply: str) -> float | None:
+        """The last mark of a reply, if it lies on the scale."""
+        found = re.findall(self.config.mark, reply)
+        try:
+            mark = float(found[-1]) if found else math.nan
+        except ValueError:
+            return None
+        low, high = self.config.scale
+        return mark if low <= mark <= high else None
+
+
+class Replies:
+    """A judge's replies on the disk, by a digest of what was asked. Runs may share them at the same time."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._file = sqlite3.connect(path, timeout=60, check_same_thread=False)
+        with self._file:
+            self._file.execute("CREATE TABLE IF NOT EXISTS replies (asked TEXT PRIMARY KEY, reply TEXT NOT NULL)")
+
+    def read(self, key: str) -> str | None:
+        """A kept reply."""
+        with self._lock:
+            found = self._file.execute("SELECT reply FROM replies WHERE asked = ?", (key,)).fetchone()
+        return None if found is None else str(found[0])
+
+    def write(self, key: str, reply: str) -> None:
+        """Keep a reply."""
+        with self._lock, self._file:
+            self._file.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, reply))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

@@ -1,0 +1,172 @@
+"""reward.kind=judge, before a server on loopback that speaks OpenAI's protocol and counts what it is asked."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ares.config import ConfigError, JudgeConfig, RewardConfig, load
+from ares.grading import RewardError, load_grader
+from ares.grading.judge import REPLIES, JudgeScorer
+from ares.store import RunStore
+from tests.short_runs import ares, train
+
+pytest.importorskip("openai", reason="pip install 'ares[judge]'")
+ROWS = pd.DataFrame({"id": ["a", "a", "b"], "slot": [0, 0, 1], "sample": [0, 1, 0], "prompt": ["1+1", "1+1", "2+2"],
+                     "response": ["it is 2", "it is 3 {answer}", "four"], "answer": ["2", "2", "4"]})  # fmt: skip
+TEMPLATE = "Q {prompt} R {response} A {answer}"
+
+
+class Judge(ThreadingHTTPServer):
+    """Gives the mark 10 if the answer stands in the response, else 2; `says` and `status` change that."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[dict[str, Any]] = []
+        self.says: dict[int, str] = {}
+        """By the seed of the request, which is the number of the vote."""
+        self.status = 200
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def reply(self, request: dict[str, Any]) -> str:
+        """The text of a reply."""
+        question = request["messages"][0]["content"]
+        response, _, answer = question.partition(" R ")[2].rpartition(" A ")
+        return self.says.get(request["seed"], f"Let me see. Score: {10 if answer in response else 2}")
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Judge
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append(request)
+        message = {"role": "assistant", "content": self.server.reply(request)}
+        body = {"id": "x", "object": "chat.completion", "created": 0, "model": "m",
+                "choices": [{"index": 0, "finish_reason": "stop", "message": message}]}  # fmt: skip
+        sent = json.dumps(body if self.server.status == 200 else {"error": {"message": "no such model"}}).encode()
+        self.send_response(self.server.status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(sent)))
+        self.end_headers()
+        self.wfile.write(sent)
+
+    def log_message(self, *said: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def judge() -> Iterator[Judge]:
+    server = Judge()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def asking(judge: Judge, replies: Path, **settings: Any) -> JudgeScorer:
+    config = JudgeConfig(url=judge.url, model="m", **{"template": TEMPLATE, **settings})
+    return JudgeScorer(config, 20.0, replies / REPLIES)
+
+
+def test_marks_become_scores_between_the_ends_of_the_scale(judge: Judge, tmp_path: Path) -> None:
+    said = asking(judge, tmp_path)(ROWS)
+    assert [each.score for each in said] == [1.0, 0.2, 0.2]
+    assert said[0].extras == {"marks": [10.0], "reply": "Let me see. Score: 10"}
+    assert sorted(each["messages"][0]["content"] for each in judge.asked)[1] == "Q 1+1 R it is 3 {answer} A 2"
+
+
+@pytest.mark.parametrize(
+    ("says", "score"),
+    [
+        ("", None),
+        ("Very good!", None),
+        ("Score: 11", None),  # off the scale
+        ("Score: 1. No: Score: 9.5", 0.95),
+        ("**Score:** 7/10", 0.7),
+    ],
+)
+def test_the_last_mark_counts_and_rubbish_is_no_score(
+    judge: Judge, tmp_path: Path, says: str, score: float | None
+) -> None:
+    judge.says = {0: says}
+    said = asking(judge, tmp_path)(ROWS[:1])
+    assert (said[0].score, said[0].failed) == (score and pytest.approx(score), score is None)
+
+
+def test_votes_are_averaged_and_those_without_a_mark_left_out(judge: Judge, tmp_path: Path) -> None:
+    judge.says = {0: "Score: 4", 1: "hm", 2: "Score: 8"}
+    (said,) = asking(judge, tmp_path, votes=3, temperature=1.0)(ROWS[:1])
+    assert said.score == pytest.approx(0.6)
+    assert said.extras["marks"] == [4.0, 8.0]
+
+
+def test_a_question_is_paid_for_once_whoever_asks_it(judge: Judge, tmp_path: Path) -> None:
+    first = [each.score for each in asking(judge, tmp_path)(ROWS)]
+    judge.status = 500  # would be noticed
+    assert [each.score for each in asking(judge, tmp_path)(ROWS)] == first
+    assert len(judge.asked) == 3
+
+
+def test_a_judge_that_is_away_is_asked_again_later_and_one_that_refuses_is_not(judge: Judge, tmp_path: Path) -> None:
+    judge.status = 404
+    with pytest.raises(RewardError, match=r"m at http://127.*no such model") as refused:
+        asking(judge, tmp_path)(ROWS)
+    away = JudgeScorer(JudgeConfig(url="http://127.0.0.1:9/v1", model="m"), 20.0, tmp_path / REPLIES)
+    with pytest.raises(RewardError, match=r"m at http://127.0.0.1:9/v1: .*refused") as absent:
+        away(ROWS[:1])
+    assert (refused.value.may_pass, absent.value.may_pass) == (False, True)
+
+
+def test_the_first_call_must_give_a_mark_and_requests_can_be_bounded(judge: Judge, tmp_path: Path) -> None:
+    judge.says = {0: "I like it"}
+    with pytest.raises(RewardError, match=r"no mark by reward\.judge\.mark=.* in 'I like it'"):
+        asking(judge, tmp_path)(ROWS, first=True)
+    with pytest.raises(RewardError, match=r"most_requests=2 requests were made"):
+        asking(judge, tmp_path / "new", most_requests=2, at_once=1)(ROWS)
+    assert len(judge.asked) == 5
+
+
+def test_a_judge_is_a_function_among_others(judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
+    asked = JudgeConfig(url=judge.url, model="m", template=TEMPLATE)
+    grader = load_grader(RewardConfig(kind=("math", "judge"), weights=(1.0, 0.5), accuracy="math", judge=asked))
+    table = grader.grade(ROWS.assign(response=["\\boxed{2}", "\\boxed{3}", "\\boxed{4}"]))
+    grader.close()
+    assert table["score"].tolist() == [1.5, 0.1, 1.5]
+    assert table["accuracy"].tolist() == [1.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["model=m"], r"needs reward\.judge\.url and reward\.judge\.model"),
+        (["url=http://x", "model=m", "votes=3"], r"all votes are alike"),
+        (["url=http://x", "model=m", "template=Well?"], r"has no \{response\}"),
+        (["url=http://x", "model=m", "mark=[0-9]+"], r"needs one group"),
+        (["url=http://x", "model=m", "scale=[5,1]"], r"5 must be below 1"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: list[str], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        load("tiny-math", ["reward.kind=judge", *(f"reward.judge.{each}" for each in settings)])
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_asks_nothing_twice_and_ends_with_the_same_bits(judge: Judge, tmp_path: Path) -> None:
+    settings = ["reward.kind=judge", f"reward.judge.url={judge.url}", "reward.judge.model=m", "reward.accuracy=0.5",
+                f"reward.judge.template={TEMPLATE}", "train.steps=3"]  # fmt: skip
+    assert train(tmp_path / "one", "judged", *settings) == 0
+    alone, judge.asked = len(judge.asked), []
+    assert train(tmp_path / "two", "judged", *settings, kill_at="2:score:inside") == -9
+    assert ares(tmp_path / "two", "resume", "judged").returncode == 0
+    assert len(judge.asked) == alone
+    commits = [RunStore(tmp_path / each / "judged").read_commit(3).digest() for each in ("one", "two")]
+    assert commits[0] == commits[1]
