@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from ares.store import RunStore
-from tests.short_runs import ares, assert_same_commits, commits
+from tests.short_runs import ares, assert_same_commits, commits, told
 
 GAME = '''
 import random
@@ -44,16 +44,25 @@ SETTINGS = [
     "algorithm.filter.enabled=false", "train.steps=2", "validation.every=2", "train.checkpoint_every=2",
     "data.max_prompt_length=64",
 ]  # fmt: skip
-FEW = ["0:turn bootstrap 0 2:before", "1:turn 0 2:after"]
+FEW = ["1:turn 0 2:after"]
 EVERY = [f"1:turn 0 {turn}:{moment}" for turn in (1, 2, 3) for moment in ("before", "after")]
-MORE = ["1:turn 1 2:inside", "1:rollout:inside", "1:score:before", "2:turn 0 3:after", "2:turn validation 1 2:before"]
+MORE = ["0:turn bootstrap 0 2:before", "1:turn 1 2:inside", "1:rollout:inside", "1:score:before", "2:turn 0 3:after",
+        "2:turn validation 1 2:before"]  # fmt: skip
 
 
-@pytest.fixture
-def game(tmp_path: Path) -> str:
-    path = tmp_path / "digits.py"
+@pytest.fixture(scope="module")
+def game(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("game") / "digits.py"
     path.write_text(GAME)
     return f"environment={{kind: '{path}:Digits'}}"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, game: str) -> Path:
+    """A directory of runs with one, `whole`, that nobody killed."""
+    runs = tmp_path_factory.mktemp("episodes")
+    assert train(runs, "whole", game) == 0
+    return runs
 
 
 def train(runs: Path, name: str, game: str, *settings: str, kill_at: str | None = None) -> int:
@@ -63,29 +72,34 @@ def train(runs: Path, name: str, game: str, *settings: str, kill_at: str | None 
 
 
 @pytest.mark.parametrize(
-    ("points", "settings"),
-    [
-        pytest.param(FEW, [], id="few"),
-        pytest.param(EVERY + MORE, [], id="every", marks=pytest.mark.slow),
-        pytest.param(FEW, ["rollout.max_staleness=1", "algorithm.policy.importance_cap=2"], id="stale",
-                     marks=pytest.mark.slow),
-    ],
-)  # fmt: skip
+    "points",
+    [pytest.param(FEW, id="few"), pytest.param(EVERY + MORE, id="every", marks=pytest.mark.slow)],
+)
 def test_a_run_of_episodes_is_killed_between_turns_and_ends_in_the_same_bits(
-    tmp_path: Path, game: str, points: list[str], settings: list[str]
+    whole: Path, tmp_path: Path, game: str, points: list[str]
 ) -> None:
-    assert train(tmp_path, "whole", game, *settings) == 0
     for point in points:
+        assert train(tmp_path, "killed", game, kill_at=point) == -signal.SIGKILL, point
+    assert train(tmp_path, "killed", game) == 0
+    assert_same_commits(whole, "whole", "killed", tmp_path)
+
+
+@pytest.mark.slow
+def test_a_run_of_episodes_that_are_drawn_ahead_is_killed_and_ends_in_the_same_bits(tmp_path: Path, game: str) -> None:
+    settings = ["rollout.max_staleness=1", "algorithm.policy.importance_cap=2"]
+    assert train(tmp_path, "whole", game, *settings) == 0
+    for point in FEW:
         assert train(tmp_path, "killed", game, *settings, kill_at=point) == -signal.SIGKILL, point
     assert train(tmp_path, "killed", game, *settings) == 0
     assert_same_commits(tmp_path, "whole", "killed")
 
-    first, *_, last = commits(tmp_path, "whole")
+
+def test_a_failed_environment_has_no_score_and_episodes_are_counted(whole: Path) -> None:
+    first, *_, last = commits(whole, "whole")
     assert last.metrics["episode/turns"] == pytest.approx(3, abs=0.5)
     assert 0 < last.metrics["episode/observations_share"] < 1
     assert "val/episode/turns" in last.metrics
-    store = RunStore(tmp_path / "whole")
-    samples = store.read_rows(first.artifacts["samples"])
+    samples = RunStore(whole / "whole").read_rows(first.artifacts["samples"])
     broken = samples["episode_error"] != ""
     assert set(samples.loc[broken, "id"]) == {"2"}
     assert samples.loc[broken, "episode_error"].str.contains("no more digits").all()
@@ -94,18 +108,17 @@ def test_a_run_of_episodes_is_killed_between_turns_and_ends_in_the_same_bits(
     assert [len(json.loads(each)) for each in samples["transcript"]] == samples["turns"].tolist()
 
 
-def test_what_was_sampled_is_a_prefix_of_what_is_asked_next_and_is_measured_alike(tmp_path: Path, game: str) -> None:
-    assert train(tmp_path, "run", game, "train.steps=1") == 0
-    folder = tmp_path / "run" / "steps" / "000001"
-    whole = pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("rollout-rollout-*.parquet"))])
+def test_what_was_sampled_is_a_prefix_of_what_is_asked_next_and_is_measured_alike(whole: Path) -> None:
+    folder = whole / "whole" / "steps" / "000001"
+    episodes = pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("rollout-rollout-*.parquet"))])
     turns = pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("turn-rollout-*.parquet"))])
-    for row in whole.to_dict("records"):
+    for row in episodes.to_dict("records"):
         parts = turns[(turns["slot"] == row["slot"]) & (turns["sample"] == row["sample"])]
         sampled = np.concatenate(parts["token_ids"].tolist())
         assert row["token_ids"][row["sampled"]].tolist() == sampled.tolist()
         assert row["log_probs"][row["sampled"]].tolist() == np.concatenate(parts["log_probs"].tolist()).tolist()
     # The learner, which reads whole episodes at once, has the engine's log-probs of every turn.
-    assert commits(tmp_path, "run")[-1].metrics["mismatch/logprob_diff_max"] < 1e-4
+    assert commits(whole, "whole")[-1].metrics["mismatch/logprob_diff_max"] < 1e-4
 
 
 def test_a_run_whose_environments_failed_plays_them_again_once_they_work(tmp_path: Path) -> None:
@@ -123,7 +136,7 @@ def test_a_run_whose_environments_failed_plays_them_again_once_they_work(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "named"),
     [
         (["environment.kind=nowhere.py:Digits"], "nowhere.py"),
         (["environment.kind=tools"], "environment.tools"),
@@ -133,8 +146,8 @@ def test_a_run_whose_environments_failed_plays_them_again_once_they_work(tmp_pat
         (["data.train=episodes?size=16&sides=6"], "sides"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_one_line(tmp_path: Path, game: str, settings: list[str], told: str) -> None:
-    ended = ares(tmp_path, "train", "tiny-math", game, *SETTINGS, *settings, "--run", "run")
+def test_what_does_not_fit_is_refused_in_one_line(tmp_path: Path, game: str, settings: list[str], named: str) -> None:
+    ended = told(tmp_path, "train", "tiny-math", game, *SETTINGS, *settings, "--run", "run", "--plain")
     assert ended.returncode == 2
-    assert told in ended.stderr
+    assert named in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -2,12 +2,14 @@
 
 import asyncio
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from ares.config import ConfigError
+from ares.evaluation import EvaluationRequest
 from ares.store import RunStore, StoreError
 from flows.bisect import KEPT, Bisection
 from tests.short_runs import told
@@ -25,11 +27,17 @@ def here(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARES_RUNS", str(copied))
 
 
+@pytest.fixture
+def on_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps are measured on 16 of the 160 held-out problems: the 8 of the run's own evaluation and 8 more."""
+    monkeypatch.setattr("flows.bisect.EvaluationRequest", partial(EvaluationRequest, max_problems=16))
+
+
 async def measured_at(search: Bisection, *steps: int) -> dict[int, "pd.Series[float]"]:
     return {step: await search.measure(step, 2) for step in steps}
 
 
-def test_a_step_has_the_accuracies_of_the_runs_own_evaluation_and_is_measured_once(copied: Path) -> None:
+def test_a_step_has_the_accuracies_of_the_runs_own_evaluation_and_is_measured_once(copied: Path, on_few: None) -> None:
     store = RunStore(copied / "uninterrupted")
     commits = {step: store.read_commit(step) for step in (0, 2, 4)}
     times: list[list[int]] = []
@@ -45,7 +53,7 @@ def test_a_step_has_the_accuracies_of_the_runs_own_evaluation_and_is_measured_on
     assert times[0] == times[1]
 
 
-def test_each_group_of_a_step_is_left_out_of_its_update(copied: Path) -> None:
+def test_each_group_of_a_step_is_left_out_of_its_update(copied: Path, on_few: None) -> None:
     with Bisection("uninterrupted", "val/accuracy", 0, 4, 2, copied) as search:
         asyncio.run(measured_at(search, 2))
         before = set((copied / "uninterrupted").rglob("*"))
