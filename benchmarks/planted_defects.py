@@ -51,8 +51,11 @@ def main() -> None:
     train_plainly(open_run(None if begun else "tiny-math", [] if begun else settings, HEALTHY))
     found = [plant(number, folder, runs) for number in range(int(sys.argv[1]) if len(sys.argv) > 1 else 10)]
     told = [named for named, _ in found if named is not None]
-    print(f"{len(found)} plants: step named in {len(told)}, rightly in {sum(told)}; of {POISONED} poisoned groups, "
-          f"ranked among the first {POISONED} of 16: {[hits for _, hits in found]}")  # fmt: skip
+    hits = [places[:POISONED].count(True) for _, places in found]
+    print(
+        f"{len(found)} plants: step named in {len(told)}, rightly in {sum(told)}; a poisoned group ranked first in "
+        f"{sum(places[0] for _, places in found)}; of {POISONED}, among the first {POISONED} of 16: {hits}"
+    )
 
 
 def verifier(folder: Path, name: str, wrong: Sequence[str] = (), outage: tuple[int, int] = (0, 0)) -> str:
@@ -62,10 +65,10 @@ def verifier(folder: Path, name: str, wrong: Sequence[str] = (), outage: tuple[i
     return f"{file}:right"
 
 
-def plant(number: int, folder: Path, runs: Path) -> tuple[bool | None, int]:
-    """Whether the search named the step rightly (None: it named none), and how many poisoned groups came first."""
+def plant(number: int, folder: Path, runs: Path) -> tuple[bool | None, list[bool]]:
+    """Whether the search named the step rightly (None: it named none), and which ranked groups were poisoned."""
     store, seed = RunStore(folder / HEALTHY), derive_seed(0, "plant", number)
-    step = 5 + seed % (STEPS - 5 - OUTAGE - 2)
+    step = sorted(range(5, STEPS - OUTAGE - 2), key=lambda each: derive_seed(0, "order", each))[number]
     first, last = step - 1 - seed // 7 % 4, step + OUTAGE - 1 + seed // 31 % 3
     rows = store.read_rows(store.read_commit(step).artifacts["samples"])
     doubt = rows.groupby("id")["accuracy"].mean().sub(0.5).abs().sort_values(kind="stable")
@@ -78,11 +81,11 @@ def plant(number: int, folder: Path, runs: Path) -> tuple[bool | None, int]:
     with planted(f"groups-{number}", (step - 1, step), folder, runs, wrong=poisoned) as search:
         asyncio.run(search.measure(step - 1, SAMPLES))
         ranked = sorted(search.groups(step, SAMPLES), key=lambda group: -group.effect)
-    hits = sum(group.id in poisoned for group in ranked[:POISONED])
+    places = [group.id in poisoned for group in ranked]
     print(f"plant {number}: step {step} in {first}:{last}, found {fall and (fall.before, fall.after)}; "
-          f"{hits} of {POISONED} groups: {[(each.id in poisoned, round(each.effect, 4)) for each in ranked]}",
+          f"groups {[(each.id in poisoned, round(each.effect, 4)) for each in ranked]}",
           flush=True)  # fmt: skip
-    return named, hits
+    return named, places
 
 
 def planted(name: str, steps: tuple[int, int], folder: Path, runs: Path, **defect: Any) -> Bisection:

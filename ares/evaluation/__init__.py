@@ -12,7 +12,7 @@ from ares.evaluation.suites import SUITES
 
 if TYPE_CHECKING:
     from ares.evaluation.estimates import finish
-    from ares.evaluation.evaluation import Evaluation
+    from ares.evaluation.evaluation import Evaluation, policy_of
     from ares.evaluation.paired import (
         CHUNK,
         DRAWS,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHUNK", "DRAWS", "LEVEL", "SUITES", "Estimate", "Evaluation", "EvaluationRequest", "estimate", "finish",
-    "p_of_draws", "p_of_t", "spread_of", "t_quantile",
+    "p_of_draws", "p_of_t", "policy_of", "spread_of", "t_quantile",
 ]  # fmt: skip
 
 
@@ -35,5 +35,5 @@ def __getattr__(name: str) -> Any:
     """Load what needs torch or scipy lazily: a worker that reads the form of `ares-eval` needs neither."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = {"finish": "estimates", "Evaluation": "evaluation"}.get(name, "paired")
+    module = {"finish": "estimates", "Evaluation": "evaluation", "policy_of": "evaluation"}.get(name, "paired")
     return getattr(import_module(f"{__name__}.{module}"), name)

@@ -59,7 +59,11 @@ class Evaluation(Step):
         cls, request: EvaluationRequest, made_by: Callable[[Config, RunStore, Config], Workers] = PlainWorkers
     ) -> "Evaluation":
         """Check everything before sampling. Raises ConfigError, DataError or StoreError."""
-        config, weights_of, version, weights = _policy(request)
+        config, weights_of, version, weights = policy_of(request)
+        if not weights_of.exists() and not request.suite and not request.data and request.profile == "base":
+            raise ConfigError(
+                "Name the problems with --data or --suite, or with --profile a profile that has held-out ones"
+            )
         if request.sanity and not config.reward.judges_programs:
             raise ConfigError("--sanity judges reference solutions, of sets with unit tests: reward.kind=code")
         other = None if request.compare is None else ComparedEvaluation.read(request.compare)
@@ -197,8 +201,10 @@ def _overridden(request: EvaluationRequest) -> list[Override]:
     return [*of_suite, *request.overrides, "rollout.parts=1", *asked]
 
 
-def _policy(request: EvaluationRequest) -> tuple[Config, RunStore, int, str]:
-    """Settings, the store that holds the weights, their version and their digest."""
+def policy_of(request: EvaluationRequest) -> tuple[Config, RunStore, int, str]:
+    """Settings, the store that holds the weights (of a model: none), their version and their digest.
+
+    Raises ConfigError or StoreError."""
     store = RunStore(runs_directory() / request.target)
     if not is_name(request.target) or not store.exists():
         return _model(request, store)
@@ -230,11 +236,7 @@ def _model(request: EvaluationRequest, store: RunStore) -> tuple[Config, RunStor
         raise ConfigError(f"{request.target!r} is neither a run in {runs_directory()} nor a model directory")
     if request.step is not None:
         raise ConfigError(f"{request.target!r} is a model: only a run has steps")
-    problems = request.suite or request.data
-    if problems is None and request.profile == "base":
-        raise ConfigError(
-            "Name the problems with --data or --suite, or with --profile a profile that has held-out ones"
-        )
+    problems = request.suite or request.data or ("none" if request.profile == "base" else None)
     data = [f"data.train={json.dumps(problems)}", "data.curriculum=null"] if problems else []
     own = [f"model.path={json.dumps(request.target)}", *data]
     config = load(request.profile, [*own, *_overridden(request)], trains=False)

@@ -38,6 +38,7 @@ from flows.cli.data import app as data_app
 from flows.cli.evaluate import evaluate
 from flows.cli.logs import keep_in, set_up
 from flows.cli.sandbox import app as sandbox_app
+from flows.cli.serve import serve
 from flows.cli.services import down, up
 from flows.run_log import FORMAT, is_json
 
@@ -59,6 +60,7 @@ app.command("ablate")(ablate_cli.ablate)
 app.command("report")(ablate_cli.report)
 app.command("eval")(evaluate)
 app.command()(browse)
+app.command()(serve)
 for command in (
     runs_cli.fork,
     history_cli.history,

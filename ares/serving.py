@@ -1,0 +1,200 @@
+"""`ares serve`: a policy behind OpenAI's protocol, on loopback, with token ids and log-probs.
+
+    POST /v1/chat/completions      messages → choices; with logprobs and return_token_ids what was sampled, exactly
+    POST /v1/completions           prompt: text or token ids
+    POST /inference/v1/generate    token_ids → choices of token ids and log-probs; nothing is rendered or parsed
+    GET  /v1/models
+
+    request ──┐
+    request ──┼▶ waiting, while the engine is busy ──▶ one call of the engine for all that are sampled alike
+    request ──┘
+
+Covered: requests of several clients in one batch, seeds, stop strings, tools in the chat template. Not covered:
+streaming, several policies, images. Two requests with one seed in different batches may differ in their last bits.
+"""
+
+import asyncio
+import secrets
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import pandas as pd
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from transformers import PreTrainedTokenizerBase
+
+from algorithms.keys import derive_seed
+from ares.data import DataError, rendered
+from ares.engines import Request as Asked
+from ares.engines import SamplingSettings
+
+Sample = Callable[[list[Asked], SamplingSettings], Awaitable[pd.DataFrame]]
+"""Requests → a row each: token_ids, log_probs, finish_reason, response."""
+Several = Annotated[int, Field(ge=1, le=1024)]
+
+
+class Sampling(BaseModel):
+    """What the requests have in common; fields that are not here are ignored, as other servers do."""
+
+    temperature: float = Field(1.0, ge=0, le=100)
+    top_p: float = Field(1.0, gt=0, le=1)
+    max_tokens: Several | None = None
+    n: Several = 1
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    logprobs: bool | int | None = None
+    return_token_ids: bool = False
+    stream: bool = False
+
+
+class ChatRequest(Sampling):
+    """POST /v1/chat/completions."""
+
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    max_completion_tokens: Several | None = None
+    tools: list[dict[str, Any]] | None = None
+
+
+class TextRequest(Sampling):
+    """POST /v1/completions."""
+
+    prompt: str | list[int]
+
+
+class GenerateRequest(BaseModel):
+    """POST /inference/v1/generate."""
+
+    token_ids: list[int] = Field(min_length=1)
+    sampling_params: Sampling = Sampling()
+
+
+@dataclass
+class Batcher:
+    """Collects requests while the engine is busy, and samples together what is sampled alike."""
+
+    sample: Sample
+    waiting: list[tuple[Asked, SamplingSettings, asyncio.Future[pd.Series]]] = field(default_factory=list)
+    _work: asyncio.Task[None] | None = None
+
+    async def answer(self, requests: list[Asked], settings: SamplingSettings) -> list[pd.Series]:
+        """A row for each request."""
+        loop = asyncio.get_running_loop()
+        futures = [loop.create_future() for _ in requests]
+        self.waiting += [(asked, settings, future) for asked, future in zip(requests, futures, strict=True)]
+        if self._work is None or self._work.done():
+            self._work = loop.create_task(self._serve())
+        return await asyncio.gather(*futures)
+
+    async def _serve(self) -> None:
+        while self.waiting:
+            await asyncio.sleep(0.002)  # those of one client arrive one after the other
+            taken, self.waiting = self.waiting, []
+            alike = defaultdict(list)
+            for asked, settings, future in taken:
+                alike[settings].append((asked, future))
+            for settings, group in alike.items():
+                call = self.sample([asked for asked, _ in group], settings)
+                (sampled,) = await asyncio.gather(call, return_exceptions=True)
+                for place, (_, future) in enumerate(group):
+                    if future.done():  # its client has gone
+                        continue
+                    if isinstance(sampled, BaseException):
+                        future.set_exception(sampled)
+                    else:
+                        future.set_result(sampled.iloc[place])
+
+
+def policy_app(
+    sample: Sample, tokenizer: PreTrainedTokenizerBase, name: str, limits: tuple[int, int],
+    template: dict[str, Any], key: str | None,
+) -> FastAPI:  # fmt: skip
+    """The application. name: of the model. limits: tokens of a response where a request says nothing, and of prompt and
+    response at most. template: data.chat_template_kwargs. key: what clients must send as their API key, if anything.
+    """
+    batcher, started = Batcher(sample), int(time.time())
+
+    def check_key(request: Request) -> None:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if key is not None and not secrets.compare_digest(given.encode(), key.encode()):
+            raise HTTPException(401, "wrong API key")
+
+    app = FastAPI(dependencies=[Depends(check_key)], docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.exception_handler(HTTPException)
+    async def refuse(_: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"error": {"message": error.detail, "code": error.status_code}}, error.status_code)
+
+    async def choices(ids: list[int], asked: Sampling, most: int | None = None) -> list[dict[str, Any]]:
+        if asked.stream:
+            raise HTTPException(400, "stream=true: responses come whole here")
+        if not ids or not all(0 <= each < len(tokenizer) for each in ids):
+            raise HTTPException(400, f"token ids are from 0 to {len(tokenizer) - 1}, at least one")
+        seed = secrets.randbits(63) if asked.seed is None else asked.seed
+        stops = (asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop or ())
+        limit = most or asked.max_tokens or min(limits[0], max(limits[1] - len(ids), 1))
+        if len(ids) + limit > limits[1]:
+            told = f"{len(ids)} tokens of the prompt and {limit} of the response are more than {limits[1]}"
+            raise HTTPException(400, f"{told}, data.max_prompt_length and rollout.max_response_length together")
+        settings = SamplingSettings(asked.temperature, asked.top_p, limit)
+        requests = [Asked(ids, derive_seed(seed, "serve", place), stops=stops) for place in range(asked.n)]
+        rows = await batcher.answer(requests, settings)
+        return [
+            {"index": place, "finish_reason": row["finish_reason"], "text": row["response"],
+             "token_ids": [int(each) for each in row["token_ids"]], "log_probs": row["log_probs"]}
+            for place, row in enumerate(rows)
+        ]  # fmt: skip
+
+    def body(kind: str, ids: list[int], made: list[dict[str, Any]], asked: Sampling) -> dict[str, Any]:
+        """The answer as OpenAI's clients read it; the exact ids where vLLM has them."""
+        tokens = sum(len(each["token_ids"]) for each in made)
+        usage = {"prompt_tokens": len(ids), "completion_tokens": tokens, "total_tokens": len(ids) + tokens}
+        answers = []
+        for each in made:
+            said = each.pop("text")
+            told = {"message": {"role": "assistant", "content": said}} if kind == "chat.completion" else {"text": said}
+            log_probs, exact = each.pop("log_probs"), each.pop("token_ids")
+            if asked.logprobs not in (None, False):
+                pieces = tokenizer.convert_ids_to_tokens(exact)
+                content = [{"token": piece, "logprob": float(log_prob), "bytes": None, "top_logprobs": []}
+                           for piece, log_prob in zip(pieces, log_probs, strict=True)]  # fmt: skip
+                told["logprobs"] = {"content": content} if kind == "chat.completion" else {
+                    "tokens": pieces, "token_logprobs": [float(each) for each in log_probs]}  # fmt: skip
+            if asked.return_token_ids:
+                told["token_ids"] = exact
+            answers.append(each | told)
+        more = {"prompt_token_ids": ids} if asked.return_token_ids else {}
+        return {"id": f"ares-{secrets.token_hex(8)}", "object": kind, "created": int(time.time()), "model": name,
+                "choices": answers, "usage": usage, **more}  # fmt: skip
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        return {"object": "list", "data": [{"id": name, "object": "model", "created": started, "owned_by": "ares"}]}
+
+    @app.post("/v1/chat/completions")
+    async def chat(asked: ChatRequest) -> dict[str, Any]:
+        settings = template | ({"tools": asked.tools} if asked.tools else {})
+        try:
+            text = rendered(tokenizer, asked.messages, settings)
+        except (DataError, KeyError, TypeError) as error:
+            raise HTTPException(400, f"messages: {error}") from error
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        return body("chat.completion", ids, await choices(ids, asked, asked.max_completion_tokens), asked)
+
+    @app.post("/v1/completions")
+    async def complete(asked: TextRequest) -> dict[str, Any]:
+        ids = tokenizer(asked.prompt)["input_ids"] if isinstance(asked.prompt, str) else asked.prompt
+        return body("text_completion", ids, await choices(ids, asked), asked)
+
+    @app.post("/inference/v1/generate")
+    async def generate(asked: GenerateRequest) -> dict[str, Any]:
+        made = await choices(asked.token_ids, asked.sampling_params)
+        for each in made:
+            each.pop("text")
+            each["log_probs"] = [float(log_prob) for log_prob in each["log_probs"]]
+        return {"request_id": f"ares-{secrets.token_hex(8)}", "choices": made}
+
+    return app

@@ -1,0 +1,76 @@
+"""`ares serve`: a run's policy, or a model, behind OpenAI's protocol."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from flows.cli.command import Overrides, console
+from flows.cli.completion import profile_names, run_names
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def serve(
+    target: Annotated[str, typer.Argument(help="Name of a run, or a model directory.", autocompletion=run_names)],
+    overrides: Overrides = None,
+    step: Annotated[int | None, typer.Option(help="Of a run: the weights after this step.")] = None,
+    profile: Annotated[
+        str, typer.Option(help="Settings for a model; a run has its own.", autocompletion=profile_names)
+    ] = "base",
+    port: Annotated[int, typer.Option(min=0, help="0: any that is free.")] = 8000,
+    host: Annotated[str, typer.Option(help="Another needs a key.")] = "127.0.0.1",
+    key: Annotated[
+        str | None, typer.Option(envvar="ARES_SERVE_KEY", help="What clients send as their API key.")
+    ] = None,
+) -> None:
+    """/v1/chat/completions, /v1/completions and /inference/v1/generate, with token ids and log-probs."""
+    from ares.config import ConfigError
+
+    if host not in LOOPBACK and not key:
+        raise ConfigError(f"--host {host}: whoever reaches it could use the model; give it a --key")
+    with asyncio.Runner() as runner:
+        runner.run(_serve(target, overrides or [], step, profile, host, port, key))
+
+
+async def _serve(
+    target: str, overrides: list[str], step: int | None, profile: str, host: str, port: int, key: str | None
+) -> None:
+    from functools import partial
+
+    import uvicorn
+
+    from ares.data import load_tokenizer
+    from ares.engines import Request, SamplingSettings, end_token_ids
+    from ares.evaluation import EvaluationRequest, policy_of
+    from ares.models import check_architecture, check_vocabulary, check_weight_files
+    from ares.runs import read_config
+    from ares.serving import policy_app
+    from ares.workers import PlainWorkers, check_engine, check_weights
+
+    asked = EvaluationRequest(target=target, step=step, profile=profile, overrides=overrides)
+    config, store, version, _ = policy_of(asked)
+    is_run = store.exists()
+    check_engine(config)
+    check_architecture(config)
+    tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
+    ends = end_token_ids(config.model.location, tokenizer)
+    check_vocabulary(check_weight_files(config.model), tokenizer, ends, [], config.model.path)
+    if is_run:
+        check_weights(store, version)
+    workers = PlainWorkers(read_config(store) if is_run else config, store, config)
+    sample = partial(workers.sample, version)
+    await sample([Request([min(ends)], 0)], SamplingSettings(1.0, 1.0, 1))  # loads the model, or says what is wrong
+    name = f"{target}-step{version}" if is_run else target
+    limits = config.rollout.max_response_length, config.longest_sequence
+    app = policy_app(sample, tokenizer, name, limits, config.data.chat_template_kwargs, key)
+    server = uvicorn.Server(uvicorn.Config(app, host, port, log_level="warning"))
+    serving = asyncio.create_task(server.serve())
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.02)
+    if server.started:
+        bound = server.servers[0].sockets[0].getsockname()[1]
+        console.print(f"{name} at http://{host}:{bound}/v1 (Ctrl-C ends it)", markup=False)
+        console.file.flush()  # whoever started it may wait for this line
+    await serving
+    workers.close()

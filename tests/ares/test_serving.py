@@ -1,0 +1,135 @@
+"""`ares serve`: OpenAI's protocol over an engine, exact to the token, before its own clients."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+
+from algorithms.keys import derive_seed
+from ares.engines import Request, SamplingSettings, TransformersEngine
+from ares.serving import policy_app
+from tests.ares.builders import MODEL, engine, tokenizer
+from tests.shared_run import REPOSITORY
+
+MESSAGES = [{"role": "user", "content": "What is 12+6?"}]
+
+
+class Served:
+    """The tiny model, and the sizes of the calls that its engine was given."""
+
+    def __init__(self, key: str | None = None) -> None:
+        self.engine: TransformersEngine = engine()
+        self.calls: list[int] = []
+        self.app = policy_app(self.sample, tokenizer(), "tiny", (24, 64), {}, key)
+
+    async def sample(self, requests: list[Request], settings: SamplingSettings) -> pd.DataFrame:
+        self.calls.append(len(requests))
+        answers = await asyncio.to_thread(self.engine.generate, requests, settings)
+        texts = tokenizer().batch_decode([answer.token_ids.tolist() for answer in answers], skip_special_tokens=True)
+        return pd.DataFrame([{**vars(answer), "response": text} for answer, text in zip(answers, texts, strict=True)])
+
+    def post(self, path: str, *bodies: dict[str, Any], key: str = "") -> list[httpx.Response]:
+        """The answers to requests that are made at once."""
+
+        async def ask() -> list[httpx.Response]:
+            transport = httpx.ASGITransport(self.app)
+            headers = {"authorization": f"Bearer {key}"}
+            async with httpx.AsyncClient(transport=transport, base_url="http://here", headers=headers) as client:
+                return await asyncio.gather(*(client.post(path, json=body) for body in bodies))
+
+        return asyncio.run(ask())
+
+
+def test_a_chat_is_answered_with_exactly_what_the_engine_samples() -> None:
+    served = Served()
+    exact = {"logprobs": True, "return_token_ids": True, "seed": 7, "max_tokens": 12}
+    (answer,) = served.post("/v1/chat/completions", {"messages": MESSAGES, **exact})
+    said = answer.json()
+    text = tokenizer().apply_chat_template(MESSAGES, tokenize=False, add_generation_prompt=True)
+    prompt = tokenizer()(text, add_special_tokens=False)["input_ids"]
+    (expected,) = served.engine.generate(
+        [Request(prompt, derive_seed(7, "serve", 0))], SamplingSettings(1.0, 1.0, 12)
+    )  # fmt: skip
+    (choice,) = said["choices"]
+    assert said["prompt_token_ids"] == prompt
+    assert choice["token_ids"] == expected.token_ids.tolist()
+    shown = np.array([each["logprob"] for each in choice["logprobs"]["content"]], np.float32)
+    assert np.array_equal(shown, expected.log_probs)  # every bit of them
+    assert choice["message"]["content"] == tokenizer().decode(expected.token_ids, skip_special_tokens=True)
+    assert said["usage"] == {"prompt_tokens": len(prompt), "completion_tokens": len(expected.token_ids),
+                             "total_tokens": len(prompt) + len(expected.token_ids)}  # fmt: skip
+    (raw,) = served.post("/inference/v1/generate", {"token_ids": prompt, "sampling_params": exact})
+    assert raw.json()["choices"][0]["token_ids"] == choice["token_ids"]
+    (plain,) = served.post("/v1/completions", {"prompt": prompt, **exact})
+    assert plain.json()["choices"][0]["token_ids"] == choice["token_ids"]
+
+
+def test_a_seed_repeats_an_answer_and_the_n_of_one_request_differ() -> None:
+    served = Served()
+    asked = {"messages": MESSAGES, "n": 4, "temperature": 2.0, "seed": 3}
+    first, again = (answer.json()["choices"] for answer in served.post("/v1/chat/completions", asked, asked))
+    assert first == again
+    assert len({each["message"]["content"] for each in first}) == 4
+    (unseeded,) = served.post("/v1/chat/completions", {"messages": MESSAGES, "n": 4, "temperature": 2.0})
+    assert unseeded.json()["choices"] != first
+
+
+def test_what_clients_ask_at_once_is_sampled_together() -> None:
+    served = Served()
+    bodies = [{"messages": MESSAGES, "seed": seed, "temperature": [1.0, 0.5][seed % 2]} for seed in range(16)]
+    answers = served.post("/v1/chat/completions", *bodies)
+    assert [answer.status_code for answer in answers] == [200] * 16
+    assert sum(served.calls) == 16
+    assert len(served.calls) <= 4  # two ways of sampling
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code", "told"),
+    [
+        ("/v1/chat/completions", {"messages": MESSAGES, "stream": True}, 400, "responses come whole"),
+        ("/v1/chat/completions", {"messages": MESSAGES, "max_tokens": 60}, 400, "are more than 64"),
+        ("/v1/chat/completions", {"messages": [{"role": "user"}]}, 400, "messages: "),
+        ("/v1/chat/completions", {"messages": []}, 422, "at least 1 item"),
+        ("/inference/v1/generate", {"token_ids": [3, 5000]}, 400, "token ids are from 0 to 308"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused(path: str, body: dict[str, Any], code: int, told: str) -> None:
+    served = Served()
+    (answer,) = served.post(path, body)
+    assert (answer.status_code, served.calls) == (code, [])
+    assert told in answer.text
+
+
+def test_a_key_is_asked_for_where_there_is_one() -> None:
+    served = Served(key="secret")
+    body = {"messages": MESSAGES, "max_tokens": 2}
+    assert [served.post("/v1/chat/completions", body, key=key)[0].status_code for key in ("", "secret")] == [401, 200]
+
+
+@pytest.mark.slow
+def test_the_command_serves_a_model_to_openais_client_until_it_is_interrupted(tmp_path: Path) -> None:
+    openai = pytest.importorskip("openai", reason="pip install 'ares[judge]'")
+    command = [sys.executable, "-m", "flows.cli", "serve", str(MODEL), "--port", "0", "data.max_prompt_length=40",
+               "rollout.max_response_length=40"]  # fmt: skip
+    refused = subprocess.run([*command, "--host", "0.0.0.0"], cwd=REPOSITORY, capture_output=True, text=True)
+    assert (refused.returncode, "give it a --key" in refused.stderr) == (2, True)
+    environment = os.environ | {"ARES_RUNS": str(tmp_path)}
+    with subprocess.Popen(
+        command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as server:
+        assert server.stdout is not None
+        address = next(found[0] for line in server.stdout if (found := re.search(r"http://\S+", line)))
+        client = openai.OpenAI(base_url=address, api_key="none", max_retries=0)
+        said = client.chat.completions.create(model="any", messages=MESSAGES, temperature=0, max_tokens=32)
+        assert "boxed" in str(said.choices[0].message.content)
+        server.send_signal(signal.SIGINT)
+        assert (server.wait(20), "Traceback" in server.stdout.read()) == (130, False)
