@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from ares.data import Cursor
 from ares.history import draws, ledger
 from tests.short_runs import told, train
@@ -20,9 +18,9 @@ def test_problems_are_drawn_in_the_order_of_the_seed_and_none_is_skipped_or_repe
     assert sorted(once["last_step"].unique()) == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("kill_at", ["2:rollout:inside", "3:commit:before"])
-def test_a_run_that_was_killed_has_the_same_ledger(runs: Path, tmp_path: Path, kill_at: str) -> None:
-    assert train(tmp_path, "killed", kill_at=kill_at) == -9
+def test_a_run_that_was_killed_twice_has_the_same_ledger(runs: Path, tmp_path: Path) -> None:
+    for kill_at in ("2:rollout:inside", "3:commit:before"):
+        assert train(tmp_path, "killed", kill_at=kill_at) == -9
     assert train(tmp_path, "killed") == 0
     assert draws("killed", tmp_path).equals(draws("uninterrupted", runs))
 
