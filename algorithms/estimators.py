@@ -129,6 +129,11 @@ def reinforce_plus_plus(settings: AdvantageSettings) -> Estimator:
     )
 
 
+def none(settings: AdvantageSettings) -> Estimator:
+    """Nothing is learnt from the reward: the advantages are 0, and KL alone moves the policy (distillation)."""
+    return Estimator(lambda seen: (torch.zeros_like(seen.rewards), torch.zeros_like(seen.rewards)))
+
+
 def gae(settings: AdvantageSettings) -> Estimator:
     """Generalised advantage estimation with a critic's values, the field `values`."""
     discounts = settings.gamma, settings.lam

@@ -20,8 +20,11 @@ def exact_kl(
 ) -> Tensor:
     """KL(π ‖ π_ref) = Σ_v π(v)·(ln π(v) − ln π_ref(v)) of each token, in nats ("full" in verl's `compute_kl`).
 
-    hidden, ref_hidden: [N, H]; weight, ref_weight: [V, H]. Returns [N] float32 with gradient to hidden and weight only.
+    hidden: [N, H]; weight: [V, H]; those of the reference likewise, of its own width. Returns [N] float32 with gradient
+    to hidden and weight only. Of two vocabularies the tokens of the smaller one count: the others are padding.
     """
+    both = min(len(weight), len(ref_weight))
+    weight, ref_weight = weight[:both], ref_weight[:both]
     rows = max(1, CHUNK_ELEMENTS // weight.shape[0])
     chunks = [
         checkpoint(_chunk, hidden[i : i + rows], weight, ref_hidden[i : i + rows], ref_weight, temperature,

@@ -127,6 +127,7 @@ ESTIMATORS = Kind(
         "reinforce_plus_plus": "algorithms.estimators:reinforce_plus_plus",
         "remax": "algorithms.estimators:remax",
         "gae": "algorithms.estimators:gae",
+        "none": "algorithms.estimators:none",
     },
     {
         "needs_values": (False, {"gae": True}),

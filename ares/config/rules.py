@@ -70,6 +70,8 @@ def _kl(config: Config) -> Iterator[str]:
         yield f"algorithm.kl: kind={kl.kind} divides by the target: it must be above 0 (got {kl.target})"
     if kl.penalty == "full" and kl.placement == "reward":
         yield "algorithm.kl: penalty=full needs both policies' whole distributions, as the loss has: set placement=loss"
+    if config.model.reference is not None and (kl.placement == "none" or kl.reference_sync is not None):
+        yield "model.reference: nothing looks at it with kl.placement=none, and kl.reference_sync would replace it"
     if kl.penalty == "kl" and kl.placement == "loss":
         yield (
             "algorithm.kl: penalty=kl in the loss has an expected gradient of zero (that of Σ_v π), so that nothing "

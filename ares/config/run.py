@@ -45,6 +45,9 @@ class ModelConfig(Strict):
     train_vision: bool = False
     """vision_language: train the tower that looks at pictures too (with model.lora: give it adapters where
     lora.targets names layers of it). Otherwise it stays as it is."""
+    reference: str | None = None
+    """Directory (or hub name) of the reference policy of algorithm.kl, with the same tokens: a teacher to learn from
+    (algorithm=distill). None: the model of `path`, as it was before training."""
     trust_remote_code: bool = False
     """Run the Python files that lie in the model's directory, as DiffuCoder's does. They can do anything."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -58,6 +61,11 @@ class ModelConfig(Strict):
     def location(self) -> str:
         """Where `path` lies, for transformers."""
         return location(self.path)
+
+    @property
+    def of_reference(self) -> "ModelConfig":
+        """The section of the reference policy, if it is another model."""
+        return self.model_copy(update={"path": self.reference or self.path, "lora": None})
 
 
 class BootstrapConfig(Strict):

@@ -62,13 +62,15 @@ class Learner:
         self.policy: PolicyModel = load_model(config, device)
         kl = config.algorithm.kl
         self.reference: ReferenceModel | None = None
+        of_reference = config.model_copy(update={"model": config.model.of_reference})
         if config.model.lora is not None:
             from ares.models import WithoutAdapters, add_adapters  # peft takes half a second to import
 
             add_adapters(self.policy.model, config.model)
-            self.reference = WithoutAdapters(self.policy) if kl.placement != "none" else None
+        if kl.placement != "none" and config.model.lora is not None and config.model.reference is None:
+            self.reference = WithoutAdapters(self.policy)
         elif kl.placement != "none":
-            self.reference = load_model(config, device).frozen()
+            self.reference = load_model(of_reference, device).frozen()
         self.critic = Critic(config.model, device) if config.algorithm.advantage.needs_values else None
         models = filter(None, (self.policy.model, self.critic))
         trained = sum(p.numel() for model in models for p in model.parameters() if p.requires_grad)
@@ -88,7 +90,8 @@ class Learner:
         from ares.models import shard
 
         shard(self.policy.whole, self.policy.model, self.device)
-        if self.reference is not None and self.config.model.lora is None:  # with adapters it is the policy
+        own = self.config.model.lora is not None and self.config.model.reference is None
+        if self.reference is not None and not own:  # with adapters it is the policy
             shard(self.reference.whole, self.reference.model, self.device)
         if self.critic is not None:
             shard(self.critic, self.critic.decoder, self.device)
@@ -151,7 +154,8 @@ class Learner:
     def _is_reference(self) -> bool:
         """Whether the reference would give the policy's log-probs, bit for bit: before the first update, in float32,
         without adapters, whose zeros the policy adds."""
-        return self.version == 0 and self.config.model.dtype == "float32" and self.config.model.lora is None
+        model = self.config.model
+        return self.version == 0 and model.dtype == "float32" and model.lora is None and model.reference is None
 
     @torch.no_grad()
     def mismatch(self, batch: DataProto, temperature: float) -> dict[str, float]:

@@ -30,7 +30,9 @@ def digests_of(config: Config, train: Problems, validation: Problems | None, gra
             raise ConfigError(f"{setting}={path}: {error.strerror}") from error
     data = {"train": train.digest(), "validation": validation.digest() if validation is not None else None}
     graded = {"graded_with": graded_with} if graded_with else {}
-    return data | model_digests(config.model.path) | {"files": files} | graded
+    reference = config.model.reference
+    teacher = {} if reference is None else {"reference": model_digest(reference)}
+    return data | model_digests(config.model.path) | {"files": files} | graded | teacher
 
 
 def model_digests(path: str) -> dict[str, Any]:
@@ -73,7 +75,8 @@ def model_digest(path: str) -> str:
 def check_same(name: str, config: Config, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise StoreError, naming what changed, if data, weights or files are not those a run was started with."""
     _check_same_model(name, before, now)  # first: its chat template changes the data, too
-    for what, called in (("train", "train data"), ("validation", "validation data"), ("graded_with", PACKAGES)):
+    of_data = ("train", "train data"), ("validation", "validation data")
+    for what, called in (*of_data, ("graded_with", PACKAGES), ("reference", "model of model.reference")):
         if before.get(what) != now.get(what):
             raise StoreError(
                 f"Run {name!r}: the {called} changed since it was started ({before.get(what)} → {now.get(what)})"

@@ -21,7 +21,16 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from algorithms.entropy import trigger_vocabulary
-from ares.config import Config, ConfigError, changes_only_rounding, differences, fingerprint, from_dict, override
+from ares.config import (
+    Config,
+    ConfigError,
+    ModelConfig,
+    changes_only_rounding,
+    differences,
+    fingerprint,
+    from_dict,
+    override,
+)
 from ares.data import (
     DataError,
     Problems,
@@ -163,6 +172,8 @@ class Run:
         prompts = chain.from_iterable(problems.frame["prompt_token_ids"] for problems in both)
         ends = end_token_ids(config.model.location, tokenizer)
         check_vocabulary(model, tokenizer, ends, prompts, config.model.path)
+        if config.model.reference is not None:
+            _check_reference(config.model, tokenizer)
         for odd in odd_in_template(tokenizer, config.data.chat_template_kwargs, ends):
             logger.warning("the chat template of %s: %s", config.model.path, odd)
         levels = [str(level) for level in range(len(config.data.levels))]
@@ -386,6 +397,16 @@ def code_version() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return commit.stdout.strip() + ("+changes" if changes.stdout.strip() else "")
+
+
+def _check_reference(model: ModelConfig, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raise ConfigError where the reference policy has other tokens than the one that is trained."""
+    theirs = load_tokenizer(str(model.reference), model.trust_remote_code)
+    if theirs.get_vocab() != tokenizer.get_vocab():
+        raise ConfigError(
+            f"model.reference={model.reference}: its {len(theirs)} tokens are others than the {len(tokenizer)} of "
+            "model.path, and log-probs of different tokens cannot be compared"
+        )
 
 
 def _check_same(store: RunStore, config: Config, digests: dict[str, Any], may_round: bool) -> list[str]:

@@ -20,6 +20,12 @@ def naive(hidden: Tensor, weight: Tensor, ref_hidden: Tensor, ref_weight: Tensor
     return (own.exp() * (own - reference)).sum(-1)
 
 
+def test_of_two_vocabularies_the_tokens_of_the_smaller_one_count() -> None:
+    hidden, weight, ref_hidden, ref_weight = inputs(4, 16, 50)
+    wider = torch.cat([ref_weight, torch.randn(6, 16)])
+    assert torch.equal(exact_kl(hidden, weight, ref_hidden, wider), exact_kl(hidden, weight, ref_hidden, ref_weight))
+
+
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
 @pytest.mark.parametrize("chunk", [1, 3 * 50, 1 << 24])
 def test_value_and_gradient_are_those_of_the_definition(

@@ -105,7 +105,7 @@ def test_an_unknown_name_lists_those_there_are_and_the_nearest(file: Path) -> No
     said = "algorithm.advantage.estimator: '{}' is not an advantage estimator ({}), nor path/to/file.py:Name"
     assert said.format("gropo", "did you mean grpo?") in refusal("gropo")
     assert said.format(
-        "best", "known: grpo, gdpo, maxrl, pass_at_k, rloo, rloo_by_turn, reinforce_plus_plus, remax, gae"
+        "best", "known: grpo, gdpo, maxrl, pass_at_k, rloo, rloo_by_turn, reinforce_plus_plus, remax, gae, none"
     ) in refusal("best")
     assert "has no 'Halve' (did you mean Halver?)" in refusal(f"{file}:Halve")
     assert "there is no Python file" in refusal(f"{file.parent}/absent.py:Halver")

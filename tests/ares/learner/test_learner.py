@@ -1,5 +1,6 @@
 """Experience, and the update: what it computes, whatever the micro-batches."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -7,13 +8,14 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.protocol import DataProto
 from ares.step.collate import as_sampled
 from ares.step.shape import shape
 from ares.step.state import RunState
-from tests.ares.builders import PAD, experienced, rows, shaped, to_batch
+from tests.ares.builders import MODEL, PAD, experienced, rows, shaped, to_batch
 from tests.ares.learner_builders import LENGTHS, equal, finite, gradients, learner, sampled, weights
 
 ESTIMATORS = ("grpo", "rloo", "reinforce_plus_plus", "remax", "gae")
@@ -65,6 +67,30 @@ def test_an_update_moves_the_policy_and_leaves_the_reference() -> None:
     after = experienced(trained, sampled())
     assert torch.equal(before.tensor("ref_log_probs"), after.tensor("ref_log_probs"))
     assert not torch.allclose(before.tensor("old_log_probs"), after.tensor("old_log_probs"), atol=1e-3)
+
+
+def test_the_reference_may_be_another_model_and_then_the_exact_kl_alone_moves_the_policy_towards_it(
+    tmp_path: Path,
+) -> None:
+    """On-policy distillation: the advantages are 0, and the divergence from the teacher falls at every update."""
+    teacher = tmp_path / "teacher"
+    shutil.copytree(MODEL, teacher)
+    taught = load_file(MODEL / "model.safetensors")
+    noise = torch.Generator().manual_seed(0)
+    save_file({name: tensor + 0.01 * torch.randn(tensor.shape, generator=noise) for name, tensor in taught.items()},
+              teacher / "model.safetensors", {"format": "pt"})  # fmt: skip
+    student = learner("algorithm=distill", f"model.reference={teacher}", "learner.lr=0.0001")
+    fields = experienced(student, sampled())
+    theirs = experienced(learner(f"model.path={teacher}"), sampled())
+    torch.testing.assert_close(fields.tensor("ref_log_probs"), theirs.tensor("old_log_probs"), atol=1e-6, rtol=0)
+    mask, apart = fields.tensor("response_mask").bool(), []
+    for _ in range(4):
+        apart.append(float(experienced(student, sampled()).tensor("exact_kl")[mask].mean()))
+        batch = shaped(student, sampled())
+        assert not batch.tensor("advantages").any()
+        student.update(batch)
+    assert apart == sorted(apart, reverse=True)
+    assert apart[-1] < 0.8 * apart[0]
 
 
 def test_without_a_kl_no_reference_is_loaded() -> None:

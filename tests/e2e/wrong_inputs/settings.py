@@ -28,6 +28,7 @@ SETTINGS: dict[str, Wrong] = {
             (".=3", "'.=3'"),
             ("rollout..n=3", "'rollout..n=3'"),
             ("rollout.n=[1", "'rollout.n=[1': the value is not YAML"),
+            ("model.reference=examples/tiny/checkpoints/game", "tokens are others than the"),
             ("train.steps=true", "train.steps: true and false are no numbers"),
             ("algorithm.kl.coef=no", "kl.coef: true and false are no numbers"),
         )
