@@ -9,18 +9,3 @@ from ares.ablations.rows import read_rows
 from ares.ablations.tables import read_csv
 from ares.ablations.tracking import ParentRun, check_fixed, complete_entry
 from ares.ablations.wording import conclude
-
-__all__ = [
-    "Ablation",
-    "Child",
-    "ParentRun",
-    "check_fixed",
-    "complete_entry",
-    "conclude",
-    "list_ablations",
-    "list_children",
-    "read_ablation",
-    "read_csv",
-    "read_rows",
-    "write_report",
-]

@@ -5,5 +5,3 @@ folder (pages.py), the page itself (assets/). Nothing is written to a run. Not c
 """
 
 from ares.browse.pages import serve, write_folder
-
-__all__ = ["serve", "write_folder"]

@@ -20,8 +20,3 @@ from ares.history.ledger import draws, ledger
 from ares.history.measures import open_past
 from ares.history.replay import Replayed, Update, check_replayable, replay
 from ares.history.rescore import Judged, Rescore
-
-__all__ = [
-    "Accuracies", "Fall", "Group", "Judged", "Member", "Probe", "Replayed", "Rescore", "Update", "check_replayable",
-    "draws", "family", "find_fall", "ledger", "open_past", "rank_groups", "read_accuracies", "read_held_out", "replay",
-]  # fmt: skip

@@ -16,28 +16,6 @@ if TYPE_CHECKING:
     from ares.reports.evaluation_entry import log_evaluation, log_rescore
     from ares.reports.mlflow import PROBLEMS, Tracking
 
-__all__ = [
-    "AWAY",
-    "PROBLEMS",
-    "VIEW",
-    "Display",
-    "Parts",
-    "Reporting",
-    "Tracker",
-    "Tracking",
-    "bars",
-    "console",
-    "held_out_line",
-    "list_tests",
-    "log_evaluation",
-    "log_rescore",
-    "mlflow_page",
-    "open_experiment",
-    "sample_report",
-    "samples_table",
-    "step_line",
-]
-
 _WITH_MLFLOW = {
     "AWAY": "entry", "PROBLEMS": "mlflow", "Tracking": "mlflow", "open_experiment": "entry",
     "log_evaluation": "evaluation_entry", "log_rescore": "evaluation_entry",

@@ -24,31 +24,3 @@ from ares.runs.run import (
 from ares.runs.status import run_status
 from ares.runs.step import Step
 from ares.runs.verification import verify
-
-__all__ = [
-    "Conductor",
-    "MakeWorkers",
-    "Policy",
-    "Run",
-    "RunPaused",
-    "Step",
-    "check_model",
-    "code_version",
-    "collect",
-    "drawn_identity",
-    "export",
-    "find_conflicts",
-    "findings",
-    "first_difference",
-    "fork",
-    "identity_of",
-    "import_gguf",
-    "load_sets",
-    "model_digest",
-    "read_config",
-    "run_files",
-    "run_status",
-    "share_bootstrap",
-    "under_way",
-    "verify",
-]

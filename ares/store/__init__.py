@@ -12,31 +12,3 @@ from ares.store.mirror import path_of
 from ares.store.names import RULE, checked_name, is_name, name_after
 from ares.store.sealed_lines import MEMO_FILE, Journal, Kept, Memo
 from ares.store.store import RunStore
-
-__all__ = [
-    "MEMO_FILE",
-    "RULE",
-    "Commit",
-    "DamagedArtifact",
-    "Fork",
-    "Journal",
-    "Kept",
-    "Memo",
-    "Ref",
-    "RunHeld",
-    "RunStore",
-    "StoreError",
-    "checked_name",
-    "database_of",
-    "file_digest",
-    "files_in",
-    "held",
-    "is_held",
-    "is_name",
-    "name_after",
-    "path_of",
-    "run_store",
-    "runs_directory",
-    "runs_in",
-    "tracking_uri",
-]
