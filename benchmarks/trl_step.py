@@ -79,8 +79,9 @@ def ours(model: Path, work: Work, steps: int, settings: list[str]) -> None:
 
     from ares.cluster import Cluster
     from ares.store import Commit, RunStore
+    from flows.run_log import run_in_flow
     from flows.servers.local_server import local_api
-    from flows.start import open_run, train_in_flow
+    from flows.start import conduct, open_run
 
     marks: list[tuple[float, float, int]] = []
     write = RunStore.write_commit
@@ -99,7 +100,8 @@ def ours(model: Path, work: Work, steps: int, settings: list[str]) -> None:
     with local_api() as server:
         assert server is not None
         with server.connected():
-            asyncio.run(train_in_flow(open_run("tiny-math", overrides, "run", Cluster)))
+            run = open_run("tiny-math", overrides, "run", Cluster)
+            asyncio.run(run_in_flow("ares-train", "run", lambda: conduct(run, Cluster)))
     print(json.dumps(marks))
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from prefect import flow, task
+from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.settings import PREFECT_API_URL
 from rich.console import Console
@@ -41,9 +41,7 @@ from ares.reports import bars, console
 from ares.runs import Run, drawn_identity, read_config, run_status, share_bootstrap
 from ares.store import RunStore, StoreError, runs_directory
 from ares.workers import runs_that_fit
-from flows.artifacts import show_report
 from flows.prefect_client import run_until_suspended
-from flows.run_log import run_log
 from flows.servers import service
 
 logger = logging.getLogger(__name__)
@@ -118,30 +116,16 @@ def _as_begun(child: Child) -> Child:
     return replace(child, overrides=(*child.overrides, *kept), config=override(child.config, kept))
 
 
-async def ablate_in_flow(plan: Plan) -> dict[str, Any]:
-    """Train and compare what was prepared, in a flow run that is named after it."""
-
-    @flow(name="ares-ablate", flow_run_name=plan.ablation.name, persist_result=False)
-    async def ares_ablate(ablation: str) -> dict[str, Any]:
-        with run_log():
-            return await run_until_suspended(run_ablation(plan))
-
-    return await ares_ablate(plan.ablation.name)
-
-
-async def ablate_deployed(
-    ablation: str, overrides: list[str] | None, name: str | None, parallel: int | None
-) -> dict[str, Any]:
-    """Train and compare what a deployment's flow run asks for."""
-    with run_log():
-        return await run_until_suspended(run_ablation(prepare(ablation, overrides, name, parallel)))
-
-
 async def run_ablation(plan: Plan) -> dict[str, Any]:
-    """Train every child to its last step and write the report. Returns the conclusion and the report's path.
+    """Inside a flow run, train every child to its last step and write the report; returns the conclusion and its path.
 
-    If a child fails, the others continue, and ChildrenFailed is raised at the end. Raises TrackingError, too.
+    A Suspend ends the children at once. If a child fails, the others continue, and ChildrenFailed is raised at the end.
+    Raises TrackingError, too.
     """
+    return await run_until_suspended(_train_and_compare(plan))
+
+
+async def _train_and_compare(plan: Plan) -> dict[str, Any]:
     terminal = console()
     with RunStore(plan.folder).lock():
         parent = ParentRun(plan.ablation, plan.children[0].config, plan.folder, plan.extra)
@@ -154,9 +138,8 @@ async def run_ablation(plan: Plan) -> dict[str, Any]:
         finally:
             parent.close(status, files)
         conclusion = conclude(rows)
-        await show_report(plan.ablation.name, conclusion, files[0], parent.page)
     terminal.print(f"\n{conclusion}\nreport: {files[0]}", markup=False)
-    logger.info("%s; report: %s", conclusion, files[0])
+    logger.info("%s; report: %s%s", conclusion, files[0], f", {parent.page}/artifacts" if parent.page else "")
     if failed:
         first, error = next(iter(failed.items()))
         raise ChildrenFailed(f"{len(failed)} of {len(plan.children)} children failed; {first}: {error}")

@@ -29,12 +29,16 @@ async def ares_train(
         settings: What differs from the profile. An open field has its value (the deployment's description lists them).
         overrides: What differs from the profile, dotted: train.steps=40
     """
-    from flows.start import train_deployed
+    from ares.cluster import Cluster, check_cluster
+    from flows.start import conduct, open_run
 
     resumes = profile == RUNS_OWN
     name = run or (None if resumes else flow_run_title())  # a run that begins is named after its flow run
     last = 0 if runtime.flow_run.flow_name == ares_bootstrap.name else None
-    return await train_deployed(None if resumes else str(profile), name, [*as_overrides(settings), *overrides], last)
+    with run_log():
+        check_cluster()
+        changes = [*as_overrides(settings), *overrides]
+        return await conduct(open_run(None if resumes else str(profile), changes, name, Cluster), Cluster, last)
 
 
 ares_bootstrap = ares_train.with_options(
@@ -46,9 +50,13 @@ ares_bootstrap = ares_train.with_options(
 @flow(name="ares-eval", persist_result=False, flow_run_name="evaluation of {request.target}")
 async def ares_eval(request: EvaluationRequest) -> dict[str, Any]:
     """pass@k of a run or a model on problems; the same request resumes an interrupted one."""
-    from flows.evaluate import evaluate_deployed
+    from ares.cluster import Cluster, check_cluster
+    from ares.evaluation import Evaluation
+    from flows.evaluate import conduct
 
-    return await evaluate_deployed(request)
+    with run_log():
+        check_cluster()
+        return await conduct(Evaluation.open(request, Cluster))
 
 
 @flow(name="ares-ablate", persist_result=False, flow_run_name="{ablation}")
@@ -63,9 +71,10 @@ async def ares_ablate(
         name: Another name for it, as other settings need.
         parallel: Children at a time; left open, as many as cores or the GPU allow.
     """
-    from flows.ablate import ablate_deployed
+    from flows.ablate import prepare, run_ablation
 
-    return await ablate_deployed(ablation, overrides, name, parallel)
+    with run_log():
+        return await run_ablation(prepare(ablation, overrides, name, parallel))
 
 
 @flow(name="ares-gc", persist_result=False, flow_run_name="gc")

@@ -8,35 +8,16 @@ import asyncio
 import logging
 from typing import Any
 
-from ares.evaluation import Evaluation, EvaluationRequest, finish
+from ares.evaluation import Evaluation, finish
 from flows.draw import sample
 from flows.prefect_conductor import PrefectConductor
-from flows.run_log import run_log
 from tasks.mismatch import check_draw
 from tasks.sampling import Draw
 
 logger = logging.getLogger(__name__)
 
 
-async def evaluate_in_flow(evaluation: Evaluation) -> dict[str, Any]:
-    """Evaluate in a flow run that is named after the evaluation's folder."""
-    from flows.deployed import ares_eval
-
-    named = ares_eval.with_options(flow_run_name=evaluation.run.store.directory.name)
-    named.fn = lambda request: _conduct(evaluation)
-    summary: dict[str, Any] = await named(evaluation.request)
-    return summary
-
-
-async def evaluate_deployed(request: EvaluationRequest) -> dict[str, Any]:
-    """Evaluate what a flow run asks for."""
-    from ares.cluster import Cluster, check_cluster
-
-    check_cluster()
-    return await _conduct(Evaluation.open(request, Cluster))
-
-
-async def _conduct(evaluation: Evaluation) -> dict[str, Any]:
+async def conduct(evaluation: Evaluation) -> dict[str, Any]:
     """Evaluate inside a flow run, which shows the phases."""
     with PrefectConductor(evaluation.run) as evaluation.run.conductor:
         return await evaluate(evaluation)
@@ -44,7 +25,7 @@ async def _conduct(evaluation: Evaluation) -> dict[str, Any]:
 
 async def evaluate(evaluation: Evaluation) -> dict[str, Any]:
     """`measure`, and log it to MLflow. Returns the summary."""
-    with run_log(), evaluation.run.store.lock():
+    with evaluation.run.store.lock():
         try:
             summary = await measure(evaluation)
         finally:

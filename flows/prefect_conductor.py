@@ -1,4 +1,4 @@
-"""A run in Prefect's UI: its steps as child flow runs, their phases as task runs, its log, artifacts and alarms.
+"""A run in Prefect's UI: its steps as child flow runs, their phases as task runs, its log and alarms.
 
     flow run "first" (ares-train)
     └─ flow run "first step-000012"          one a step: tags, parameters, log
@@ -36,7 +36,6 @@ from prefect.exceptions import Pause, TerminationSignal
 from prefect.states import Cancelled, Completed, Crashed, Failed, Pending, Running, Suspended
 
 from ares.runs import Conductor, Run
-from flows.artifacts import RunArtifacts
 from flows.prefect_client import LOOK_SECONDS, find_suspension
 from flows.run_log import OURS, LogsTab, has_ui
 from flows.watch import Standstill
@@ -74,7 +73,6 @@ class PrefectConductor(Conductor):
         self._numbers = count()
         self._thread = Thread(target=copy_context().run, args=(self._send_all,), name="prefect-records", daemon=True)
         self._standstill = Standstill()
-        self._artifacts = RunArtifacts(run, self._run_id, self._send)
         self._log = _StepLog(self)
         self._beat = 0.0
 
@@ -89,7 +87,6 @@ class PrefectConductor(Conductor):
     def __exit__(self, *error: object) -> None:
         for room in OURS:
             logging.getLogger(room).removeHandler(self._log)
-        self._artifacts.update()
         self._send("", lambda _: None, END)
         self._thread.join(END_SECONDS)
         if self._thread.is_alive():
@@ -116,10 +113,9 @@ class PrefectConductor(Conductor):
         with self._shown(phase, create, SyncPrefectClient.set_task_run_state):
             return await super().phase(title, work, retries)
 
-    def committed(self, run: Run) -> None:
-        """Show the step that was just committed."""
+    def committed(self) -> None:
+        """A step was just committed."""
         self._standstill.committed()
-        self._artifacts.committed()
 
     def warn(self, run: str, kind: str, text: str) -> None:
         """Log it, and send the event that `--notify` passes on (deploy/automations.yaml)."""

@@ -1,4 +1,4 @@
-"""The run's own log in Prefect's Logs tab, and as JSON lines for log shippers.
+"""A flow run of a command, the run's own log in Prefect's Logs tab, and as JSON lines for log shippers.
 
 Covered: records of ares at INFO and above. Not covered: the Logs tabs of steps (flows/prefect_conductor.py), logs of
 libraries, the terminal and `log.txt` (flows/cli/logs.py).
@@ -8,13 +8,15 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 OURS = ("ares", "algorithms", "flows", "rewards", "sandbox", "tasks")
 FORMAT = "ARES_LOG_FORMAT"
 """Environment variable: `json` for JSON lines instead of text."""
+T = TypeVar("T")
 
 
 def is_json() -> bool:
@@ -68,6 +70,18 @@ def run_log() -> Iterator[None]:
             logger.setLevel(level)
             for handler in handlers:
                 logger.removeHandler(handler)
+
+
+async def run_in_flow(kind: str, title: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Do the work of a command in a flow run of its own; kind: the flow's name."""
+    from prefect import flow
+
+    @flow(name=kind, flow_run_name=title, persist_result=False)
+    async def flow_run() -> T:
+        with run_log():
+            return await work()
+
+    return await flow_run()
 
 
 class LogsTab(logging.Handler):

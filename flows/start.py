@@ -87,39 +87,8 @@ async def _conduct(run: Run, last: int | None) -> tuple[Trip | None, dict[str, A
         def committed() -> None:
             display.committed()
             reporting.committed()
-            conductor.committed(run)
+            conductor.committed()
 
         run.workers.warm_up()
         trip = await train(run, conductor, committed, last)
     return trip, {} if trip else display.summary()
-
-
-async def train_in_flow(run: Run) -> dict[str, Any]:
-    """Train an open run in a flow run that is named after it."""
-    run.workers.warm_up()  # learner and engine load while Prefect is imported
-
-    from prefect import flow
-
-    from flows.run_log import run_log
-
-    @flow(name="ares-train", flow_run_name=run.store.name, persist_result=False)
-    async def ares_train(run: str) -> dict[str, Any]:
-        with run_log():
-            from ares.cluster import Cluster
-
-            return await conduct(opened, Cluster)
-
-    opened = run
-    return await ares_train(run.store.name)
-
-
-async def train_deployed(
-    profile: str | None, name: str | None, overrides: list[str], last: int | None = None
-) -> dict[str, Any]:
-    """Train what a deployment's flow run asks for; a Retry finds its run by the same name."""
-    from ares.cluster import Cluster, check_cluster
-    from flows.run_log import run_log
-
-    with run_log():
-        check_cluster()
-        return await conduct(open_run(profile, overrides, name, Cluster), Cluster, last)

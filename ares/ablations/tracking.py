@@ -14,7 +14,7 @@ from ares.ablations.definition import Ablation
 from ares.ablations.rows import FILE, read_file
 from ares.config import Config, ConfigError, Override
 from ares.errors import UserError
-from ares.reports import AWAY, Tracking, mlflow_page, open_experiment
+from ares.reports import AWAY, Tracking, find_or_create, mlflow_page
 from ares.store import RunStore, tracking_uri
 
 
@@ -56,16 +56,13 @@ class ParentRun:
         self.uri = tracking_uri(config.tracking.uri, folder.parent)
         tags = {"ares.ablation": ablation.name, "ares.directory": str(folder.absolute())}
         with _naming_mlflow(self.uri):
-            self._client = client = MlflowClient(tracking_uri=self.uri)
-            experiment = open_experiment(client, ablation.name, folder.parent)
-            stored = read_file(folder).get("mlflow_run_id")
-            run = client.get_run(stored) if stored else client.create_run(experiment, run_name=ablation.name, tags=tags)
-            self.id = str(run.info.run_id)
+            known = read_file(folder).get("mlflow_run_id")
+            self._entry, experiment = find_or_create(self.uri, config, RunStore(folder), known, tags)
+            self.id = self._entry.run_id
             mine = {"mlflow_uri": self.uri, "mlflow_experiment_id": experiment, "mlflow_run_id": self.id}
             # As text, since the store sorts keys: the first variant may be the baseline.
             started = {"definition": ablation.model_dump_json(), "command_line": " ".join(extra)}
             RunStore(folder).write_json(FILE, mine | started)  # before the first child starts
-            client.set_terminated(self.id, "RUNNING")
         page = mlflow_page(self.uri, folder.parent)
         self.page = None if page is None else f"{page}/#/experiments/{experiment}/runs/{self.id}"
         """Address of the ablation's run in MLflow's UI, if there is one."""
@@ -74,8 +71,8 @@ class ParentRun:
         """Set the state (FINISHED, FAILED or KILLED) and log the report's files. Raises TrackingError."""
         with _naming_mlflow(self.uri):
             for file in files:
-                self._client.log_artifact(self.id, str(file))
-            self._client.set_terminated(self.id, status)
+                self._entry.client.log_artifact(self.id, str(file))
+            self._entry.client.set_terminated(self.id, status)
 
 
 def complete_entry(config: Config, store: RunStore, finished: bool) -> None:

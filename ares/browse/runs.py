@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import pandas as pd
+
 from ares.store import Commit, RunStore, StoreError
 
 TABLES = ("samples", "evaluation")
@@ -32,7 +34,7 @@ def describe(store: RunStore) -> dict[str, Any]:
     return {
         "name": store.name,
         "fork": None if fork is None else {"run": fork.run, "at": fork.at, "phase": fork.phase},
-        "settings": dict(_flat(described.get("config", {}))),
+        "settings": pd.json_normalize(described.get("config", {})).to_dict("records")[0],
         "created": described.get("created", ""),
         "step": commit.step,
         "accuracy": evaluations[-1].get("accuracy"),
@@ -92,12 +94,3 @@ def _ranges(numbers: list[int]) -> str:
         else:
             spans.append([number])
     return ", ".join(f"{span[0]}–{span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)
-
-
-def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings by dotted name. Here again, since ares.runs loads transformers, for which a page would wait 5 s."""
-    if isinstance(value, dict) and value:
-        for name, inner in value.items():
-            yield from _flat(inner, f"{prefix}.{name}" if prefix else str(name))
-    else:
-        yield prefix, value

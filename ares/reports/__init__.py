@@ -6,18 +6,18 @@ Not covered: comparisons over several runs (ares/ablations).
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ares.reports.pages import VIEW, mlflow_page
+from ares.reports.pages import mlflow_page
 from ares.reports.reporting import Reporting, Tracker
 from ares.reports.samples import list_tests, sample_report, samples_table
 from ares.reports.terminal import Display, Parts, bars, console, held_out_line, step_line
 
 if TYPE_CHECKING:
-    from ares.reports.entry import AWAY, open_experiment
+    from ares.reports.entry import AWAY, find_or_create
     from ares.reports.evaluation_entry import log_evaluation, log_rescore
     from ares.reports.mlflow import PROBLEMS, Tracking
 
 _WITH_MLFLOW = {
-    "AWAY": "entry", "PROBLEMS": "mlflow", "Tracking": "mlflow", "open_experiment": "entry",
+    "AWAY": "entry", "PROBLEMS": "mlflow", "Tracking": "mlflow", "find_or_create": "entry",
     "log_evaluation": "evaluation_entry", "log_rescore": "evaluation_entry",
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from ares.config import Config, TrackingConfig
 from ares.data import MediaError, thumbnail
 from ares.reports.entry import AWAY, Entry, find_or_create, origin, reason
+from ares.reports.pages import VIEW, mlflow_page
 from ares.reports.reporting import Tracker
 from ares.store import Commit, DamagedArtifact, RunStore, tracking_uri
 
@@ -89,6 +90,10 @@ class Tracking(Tracker):
         entry, experiment = find_or_create(self.uri, self.config, self.store, known, tags)
         if entry.run_id != known:  # written at once, so that a retry after a failure finds the entry
             self.store.write_run(description | {"mlflow_run_id": entry.run_id, "mlflow_experiment_id": experiment})
+        if (page := mlflow_page(self.uri, self.store.directory.parent)) is not None:
+            there = f"{page}/#/experiments/{experiment}/runs"
+            beside = f"{there}?workflowType=machine_learning&viewStateShareKey={VIEW}"  # else MLflow's page of traces
+            logger.info("%s: curves at %s/%s, beside the others' at %s", self.store.name, there, entry.run_id, beside)
         self._logged = int(entry.client.get_run(entry.run_id).data.tags.get(LOGGED, -1))
         if self._logged < 0:
             self._describe(entry)

@@ -32,12 +32,13 @@ class Tracker(ABC):
     def catch_up(self) -> None:
         """Log every commit that is not logged yet. Runs in a thread beside the steps: may be slow, must not raise."""
 
-    @abstractmethod
     def finish(self) -> None:
         """Log what is left; the run has ended."""
+        self.catch_up()
 
-    def interrupt(self, state: str) -> None:  # noqa: B027 (many have nothing to show)
-        """The run ended before its last step; state: FAILED or KILLED. A tracker may show it."""
+    def interrupt(self, state: str) -> None:
+        """Log what is left; the run ended before its last step, and a resume goes on. state: FAILED or KILLED."""
+        self.catch_up()
 
 
 class Reporting:

@@ -75,7 +75,7 @@ def sample_report(name: str, step: int, problem: str, sample: int) -> str:
     lines += [row["prompt"].rstrip(), *said, ""]
     is_code = "test_outcomes" in row
     if is_code:
-        lines += [*_test_lines(name, step, row), ""]
+        lines += [*_test_lines(name, row), ""]
     apart = {"id", "sample", "slot", "prompt", "response", "media_references", "transcript"}
     apart |= {"test_outcomes", "ground_truth"} if is_code else set()
     lines += [f"{key:32s} {value}" for key, value in row.items() if key not in apart]
@@ -143,22 +143,7 @@ def _problems(directory: Path) -> tuple[Problems, Problems | None]:
             environment.close()
 
 
-def _test_lines(name: str, step: int, row: pd.Series) -> list[str]:
-    """Each test of a judged program with its outcome, and the CPU seconds of all of them."""
-    store = run_store(name)
-    tests = list_tests(store, row["id"], is_held_out=False)
-    lines = [f"{ending:16s} {test}" for test, ending in zip(tests, row["test_outcomes"], strict=True)]
-    return lines + [f"{'exec_time':16s} {seconds:.4f} CPU seconds" for seconds in _seconds(store, step, row)]
-
-
-def _seconds(store: RunStore, step: int, row: pd.Series) -> list[float]:
-    """CPU seconds of a sample's program, as its grading noted them; an evaluation in the step has other samples of the
-    same slots and numbers."""
-    seconds = []
-    for kept in store.memo(step).of_phases(["score"]):
-        (ref,) = kept.refs()
-        if kept.result["cpu_seconds"] and "-validation-" not in ref.path:
-            table = store.read_rows(ref)
-            mine = (table["slot"] == row["slot"]) & (table["sample"] == row["sample"])
-            seconds += [each for each, is_mine in zip(kept.result["cpu_seconds"], mine, strict=True) if is_mine]
-    return seconds
+def _test_lines(name: str, row: pd.Series) -> list[str]:
+    """Each test of a judged program with its outcome."""
+    tests = list_tests(run_store(name), row["id"], is_held_out=False)
+    return [f"{ending:16s} {test}" for test, ending in zip(tests, row["test_outcomes"], strict=True)]

@@ -34,14 +34,6 @@ class _OfCommits(Tracker):
             self.log(self.store.read_commit(step))
             self.logged = step
 
-    def finish(self) -> None:
-        """Log what is left."""
-        self.catch_up()
-
-    def interrupt(self, state: str) -> None:
-        """Log what is left; a resume continues."""
-        self.catch_up()
-
     def log(self, commit: Commit) -> None:
         """Log one commit."""
         raise NotImplementedError
@@ -108,17 +100,15 @@ class WeightsAndBiases(_OfCommits):
         self.run.log(commit.metrics | commit.timings, step=commit.step)
         self.note.write_text(json.dumps({"logged": commit.step}), encoding="utf-8")
 
-    def finish(self) -> None:
+    def finish(self, exit_code: int = 0) -> None:
         """Log what is left, and close the run."""
         self.catch_up()
         if self.run is not None:
-            self.run.finish()
+            self.run.finish(exit_code=exit_code)
 
     def interrupt(self, state: str) -> None:
         """Log what is left, and close the run as failed; a resume continues it."""
-        self.catch_up()
-        if self.run is not None:
-            self.run.finish(exit_code=1)
+        self.finish(1)
 
 
 def _import(module: str, package: str) -> Any:

@@ -7,6 +7,8 @@ runs compare in quality (MLflow's UI).
 from collections.abc import Iterator
 from typing import Any
 
+import pandas as pd
+
 from ares.store import MEMO_FILE, Commit, RunStore, files_in
 
 SHOWN = 8
@@ -36,7 +38,7 @@ def _lines(one: Commit, other: Commit) -> Iterator[str]:
                 yield f"{'weights or optimiser (checkpoint)' if name == 'checkpoint' else name}: other content"
         elif name != "checkpoint":  # which runs may write at different steps
             yield f"{name}: in one of the two only"
-    yield from _values("controllers", dict(_flat(one.state)), dict(_flat(other.state)))
+    yield from _values("controllers", *(pd.json_normalize(of.state).to_dict("records")[0] for of in (one, other)))
     yield from _values("metrics", one.metrics, other.metrics)
 
 
@@ -58,11 +60,3 @@ def _first_file(one: RunStore, other: RunStore, step: int) -> Iterator[str]:
         if is_artifact and twin.read_bytes() != file.read_bytes():
             yield f"first file that differs: {file.relative_to(mine)}"
             return
-
-
-def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and value:
-        for name, inner in value.items():
-            yield from _flat(inner, f"{prefix}.{name}" if prefix else str(name))
-    else:
-        yield prefix, value

@@ -18,7 +18,6 @@ are untested (gs://, abfs://); deletions, which have no condition: they follow a
 short window; locks of file systems (ares/store/lock.py).
 """
 
-import json
 import logging
 import threading
 import time
@@ -122,7 +121,6 @@ class Lease:
         return stamp
 
     def _take(self) -> None:
-        self._check_earlier_leases()
         former, stamp = self._read()
         if former is not None and not former.released and former.copy_id != self._mine.copy_id:
             self._wait_for_silence(former)
@@ -136,17 +134,6 @@ class Lease:
         newest, _ = self._read()
         if newest is None or newest.writer != self._mine.writer:
             raise self._refusal(newest)
-
-    def _check_earlier_leases(self) -> None:
-        """Raise StoreError while a process of an earlier version, which does not read this lease, may hold the run."""
-        with told(self._url, "listed"), suppress(FileNotFoundError):
-            for path in self._system.ls("", detail=False, refresh=True):
-                is_earlier = path.startswith(LEASE) and path != LEASE
-                if is_earlier and not json.loads(self._system.cat_file(path)).get("released"):
-                    raise StoreError(
-                        f"{self._url}/{path}: an earlier version of ares holds the run, or was killed while it did. "
-                        "End its processes, then delete this object"
-                    )
 
     def _wait_for_silence(self, former: Holder) -> None:
         logger.warning("%s: held by %s; waiting for a sign of life", self._url, former.who)

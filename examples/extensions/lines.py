@@ -10,6 +10,3 @@ class Lines(Tracker):
         commits = map(self.store.read_commit, self.store.committed_steps())
         lines = [json.dumps({"step": commit.step} | commit.metrics) for commit in commits]
         (self.store.directory / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
-
-    def finish(self) -> None:
-        self.catch_up()

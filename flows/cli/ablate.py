@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.command import Overrides, completed, console, next_step
+from flows.cli.command import Overrides, console, next_step, run_to_its_end
 from flows.cli.logs import keep_in
 
 if TYPE_CHECKING:
@@ -39,12 +39,13 @@ def ablate(
     from flows.servers.local_server import local_api
 
     with local_api() as server:  # it starts while libraries load and input is read
-        from flows.ablate import ablate_in_flow
+        from flows.ablate import run_ablation
 
         plan = prepare()
         keep_in(plan.folder)
         resumes = "the same command resumes, and nothing that is finished is done again"
-        result = completed(server, partial(ablate_in_flow, plan), resumes)
+        work = partial(run_ablation, plan)
+        result = run_to_its_end(server, "ares-ablate", plan.ablation.name, work, resumes)
     next_step(f"open {result['report']}")
 
 

@@ -59,22 +59,26 @@ class ServerLost(UserError, RuntimeError):
     """
 
 
-def completed(server: "LocalServer | None", flow: Callable[[], Coroutine[Any, Any, T]], kept: str) -> T:
-    """Run a flow to its end. Interrupted, the command ends with exit code 130; `kept` says where it resumes.
+def run_to_its_end(
+    server: "LocalServer | None", kind: str, title: str, work: Callable[[], Coroutine[Any, Any, T]], kept: str
+) -> T:
+    """Do the work of a command in a flow run. Interrupted, it ends with exit code 130; `kept` says where it resumes.
 
-    Raises ServerLost, and what the flow raises.
+    Raises ServerLost, and what the work raises.
     """
     import asyncio
 
     import httpx
     from prefect.exceptions import Pause, TerminationSignal
 
+    from flows.run_log import run_in_flow
+
     with server.connected() if server else nullcontext():
         # The command reports an error once; Prefect's own records of it go where all logs go.
         for name in ("prefect.flow_runs", "prefect.task_runs"):
             logging.getLogger(name).handlers.clear()
         try:
-            return asyncio.run(flow())
+            return asyncio.run(run_in_flow(kind, title, work))
         except (KeyboardInterrupt, TerminationSignal, SystemExit):  # Prefect turns SIGTERM into one of the last two
             errors.print(f"stopped; {kept}")
             raise typer.Exit(130) from None

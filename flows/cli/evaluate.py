@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.command import Overrides, completed, console, errors, next_step, show_table
+from flows.cli.command import Overrides, console, errors, next_step, run_to_its_end, show_table
 from flows.cli.completion import profile_names, run_names, suite_names
 from flows.cli.logs import keep_in
 
@@ -64,7 +64,7 @@ def evaluate(
         from ares.config import ConfigError
         from ares.evaluation import Evaluation, EvaluationRequest
         from ares.reports import Parts, bars
-        from flows.evaluate import evaluate_in_flow
+        from flows.evaluate import conduct
 
         try:
             request = EvaluationRequest(**given)
@@ -76,8 +76,8 @@ def evaluate(
         keep_in(folder)
         with bars(errors) as progress:
             evaluation.run.progress.watch = Parts(progress)
-            flow = partial(evaluate_in_flow, evaluation)
-            summary = completed(server, flow, "the same command resumes from the last shard")
+            work, resumes = partial(conduct, evaluation), "the same command resumes from the last shard"
+            summary = run_to_its_end(server, "ares-eval", folder.name, work, resumes)
     if as_json:
         sys.stdout.write(json.dumps(summary | {"folder": str(folder)}) + "\n")
     else:

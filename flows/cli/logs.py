@@ -1,7 +1,7 @@
 """What is logged while a command runs: ours on the terminal, a line each; everyone else's in the run's `log.txt`.
 
 Covered: Prefect, Ray, MLflow and Python's warnings, in this process and in the Prefect server that it starts; with `-v`
-all of it is on the terminal too, with `--log-format json` as lines of JSON. Not covered: the actors' output, which Ray
+all of it is on the terminal too, with ARES_LOG_FORMAT=json as lines of JSON. Not covered: the actors' output, which Ray
 keeps (its folder stands in `log.txt`), Prefect's Logs tab (flows/run_log.py).
 """
 

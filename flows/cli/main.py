@@ -6,7 +6,6 @@ one command needs is imported by it, so that `ares --help` and completion answer
 here, once, without a trace.
 """
 
-import argparse
 import json
 import logging
 import os
@@ -14,7 +13,7 @@ import signal
 import sys
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,10 +27,10 @@ from flows.cli.command import (
     Overrides,
     RunName,
     ServerLost,
-    completed,
     console,
     errors,
     next_step,
+    run_to_its_end,
 )
 from flows.cli.completion import profile_names, run_names
 from flows.cli.data import app as data_app
@@ -40,7 +39,7 @@ from flows.cli.logs import keep_in, set_up
 from flows.cli.sandbox import app as sandbox_app
 from flows.cli.serve import serve
 from flows.cli.services import down, up
-from flows.run_log import FORMAT, is_json
+from flows.run_log import is_json
 
 if TYPE_CHECKING:
     from ares.config import Config
@@ -83,10 +82,6 @@ def ares(
     verbose: Annotated[
         bool, typer.Option("-v", help="Show what Ray, Prefect, MLflow and other libraries log (anywhere in a command).")
     ] = False,
-    log_format: Annotated[
-        Literal["text", "json"],
-        typer.Option(help="text, or json: a line of JSON for each record, and nothing else (anywhere, too)."),
-    ] = "text",
 ) -> None:
     """RL post-training of reasoning and code LLMs as a resumable, per-step DAG."""
 
@@ -246,28 +241,22 @@ def _train(
 
         with local_api() as server:  # it starts while libraries load and input is read
             from ares.cluster import Cluster, check_cluster
-            from flows.start import open_run, train_in_flow
+            from flows.start import conduct, open_run
 
             # Wrong input is found here, before Ray or MLflow are started; the flow takes the opened run.
             check_cluster()
             opened = open_run(profile, overrides, run, Cluster, config)
             keep_in(opened.store.directory)
-            ended = completed(server, partial(train_in_flow, opened), resumes)
+            work = partial(conduct, opened, Cluster)
+            ended = run_to_its_end(server, "ares-train", opened.store.name, work, resumes)
     next_step(f"ares eval {ended['run']}, or ares inspect {ended['run']} --step 1")
 
 
 def main() -> None:
     """Entry point: an error whose message is written for the user is printed and ends with exit code 2."""
-    anywhere = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    anywhere.add_argument("-v", action="store_true")
-    anywhere.add_argument("--log-format")
-    given, words = anywhere.parse_known_args()
-    log_format = [] if given.log_format is None else ["--log-format", given.log_format]
-    sys.argv[1:] = [*["-v"] * given.v, *log_format, *words]
-    if given.log_format == "json":
-        os.environ[FORMAT] = "json"
+    sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word != "-v")  # it may stand anywhere
     console.quiet = errors.quiet = is_json()
-    kept = set_up(given.v)
+    kept = set_up("-v" in sys.argv)
     try:
         app()
     except SystemExit as ended:

@@ -16,8 +16,8 @@ LOGGER = logging.getLogger("ares.cluster.cluster")
 def test_an_error_is_a_line_of_json_and_nothing_else_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(FORMAT, "text")
-    monkeypatch.setattr(sys, "argv", ["ares", "status", "no-such-run", "--log-format", "json"])
+    monkeypatch.setenv(FORMAT, "json")
+    monkeypatch.setattr(sys, "argv", ["ares", "status", "no-such-run"])
     root, level = logging.getLogger(), logging.getLogger().level
     handlers = root.handlers[:]
     try:
@@ -41,7 +41,7 @@ def test_an_error_is_a_line_of_json_and_nothing_else_is_printed(
 def test_a_run_does_not_end_because_nobody_reads_its_log(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`ares train --log-format json | head -1` ended with a BrokenPipeError."""
+    """`ARES_LOG_FORMAT=json ares train | head -1` ended with a BrokenPipeError."""
 
     class Closed(io.StringIO):
         def flush(self) -> None:

@@ -1,6 +1,7 @@
 """What reaches MLflow when it only half works, or has lost a run."""
 
 import json
+import logging
 import os
 import sqlite3
 from getpass import getuser
@@ -44,6 +45,20 @@ def entry_of(tracking: Tracking, client: MlflowClient) -> Entry:
 def steps_of(tracking: Tracking, client: MlflowClient) -> list[int]:
     """The steps of which a metric is logged."""
     return [row.step for row in client.get_metric_history(entry_of(tracking, client).info.run_id, "m")]
+
+
+def test_a_run_logs_where_its_curves_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In Prefect's Logs tab. Without `workflowType` MLflow opened its page of traces."""
+    monkeypatch.setenv("ARES_MLFLOW_PAGE", "http://127.0.0.1:5000")
+    tracking, client = opened(tmp_path)
+    with caplog.at_level(logging.INFO, "ares"):
+        tracking.catch_up()
+    info = entry_of(tracking, client).info
+    there = f"http://127.0.0.1:5000/#/experiments/{info.experiment_id}/runs"
+    beside = f"{there}?workflowType=machine_learning&viewStateShareKey=ares"
+    assert f"run: curves at {there}/{info.run_id}, beside the others' at {beside}" in caplog.text
 
 
 def test_an_mlflow_that_takes_entries_but_no_files_gets_one_entry_of_a_run(tmp_path: Path) -> None:

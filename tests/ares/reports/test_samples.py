@@ -1,26 +1,12 @@
-"""What is shown of samples: the table in a narrow terminal, the seconds of one. Not covered: the layout of a page."""
+"""What is shown of samples: the table in a narrow terminal. Not covered: the layout of a page."""
 
 import io
-from pathlib import Path
 
 import pandas as pd
 import pytest
 from rich.console import Console
 
-from ares.reports.samples import _seconds, samples_table
-from ares.store import Kept, RunStore
-
-
-def test_the_seconds_of_a_sample_are_none_of_an_evaluations(tmp_path: Path) -> None:
-    """An evaluation in the same step has samples with the same slots and numbers."""
-    store = RunStore(tmp_path / "run")
-    for purpose, seconds in [("rollout", 0.25), ("second-turn", 0.75), ("validation", 0.5)]:
-        slot = 1_000_000_000 if purpose == "second-turn" else 0
-        rows = pd.DataFrame({"slot": [slot, slot], "sample": [0, 1]})
-        scores = store.write_rows(f"{store.step_path(2)}/score-{purpose}-0000.parquet", rows)
-        store.memo(2).keep(Kept(purpose, "score", {"rows": scores.model_dump(), "cpu_seconds": [9.0, seconds]}))
-    assert _seconds(store, 2, pd.Series({"slot": 0, "sample": 1})) == [0.25]
-    assert _seconds(store, 2, pd.Series({"slot": 1_000_000_000, "sample": 1})) == [0.75]
+from ares.reports.samples import samples_table
 
 
 def test_in_eighty_columns_every_title_and_every_cell_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -276,24 +276,6 @@ def test_whatever_the_network_does_two_machines_make_one_chain_and_no_commit_is_
     assert third.intact([ref for each in chain for ref in each.artifacts.values()])
 
 
-@pytest.mark.parametrize("name", ["LEASE.json", "LEASE-000007"])
-def test_a_run_that_an_earlier_version_holds_is_refused_until_it_has_released_it(
-    name: str, machines: Machines, tmp_path: Path
-) -> None:
-    """Nobody read its lease: both trained the run."""
-    mirror = machines("first").mirror
-    assert mirror is not None
-    for released in ("false", "true"):
-        (tmp_path / "old").write_text(f'{{"writer": "w", "copy_id": "c", "who": "it", "released": {released}}}')
-        mirror.put({name: tmp_path / "old"})
-        if released == "false":
-            message = rf"{tmp_path.name}/{name}: an earlier version .* delete this object$"
-            with pytest.raises(StoreError, match=message), machines("second").lock():
-                pytest.fail("both hold it")
-    with machines("second").lock():
-        pass
-
-
 def test_a_store_that_ignores_conditions_gets_a_warning(machines: Machines, caplog: pytest.LogCaptureFixture) -> None:
     machines.network.fault = lambda method, path: "unconditional"
     with caplog.at_level(logging.WARNING), machines("first").lock():
