@@ -58,10 +58,6 @@ class ChildFailed(UserError, RuntimeError):
     """A child ended without being finished; the message is its last line of output."""
 
 
-class ChildrenFailed(UserError, RuntimeError):
-    """Some children failed. The others are finished, and the report is written."""
-
-
 @dataclass
 class Plan:
     """An ablation that has been read and checked."""
@@ -119,8 +115,7 @@ def _as_begun(child: Child) -> Child:
 async def run_ablation(plan: Plan) -> dict[str, Any]:
     """Inside a flow run, train every child to its last step and write the report; returns the conclusion and its path.
 
-    A Suspend ends the children at once. If a child fails, the others continue, and ChildrenFailed is raised at the end.
-    Raises TrackingError, too.
+    A Suspend ends the children at once. If a child fails, the others continue, and UserError is raised at the end.
     """
     return await run_until_suspended(_train_and_compare(plan))
 
@@ -142,7 +137,7 @@ async def _train_and_compare(plan: Plan) -> dict[str, Any]:
     logger.info("%s; report: %s%s", conclusion, files[0], f", {parent.page}/artifacts" if parent.page else "")
     if failed:
         first, error = next(iter(failed.items()))
-        raise ChildrenFailed(f"{len(failed)} of {len(plan.children)} children failed; {first}: {error}")
+        raise UserError(f"{len(failed)} of {len(plan.children)} children failed; {first}: {error}")
     return {"conclusion": conclusion, "report": str(files[0])}
 
 

@@ -18,10 +18,6 @@ from ares.reports import AWAY, Tracking, find_or_create, mlflow_page
 from ares.store import RunStore, tracking_uri
 
 
-class TrackingError(UserError, RuntimeError):
-    """MLflow cannot be reached."""
-
-
 def check_fixed(ablation: Ablation, folder: Path) -> None:
     """Raise ConfigError if what a started ablation is judged by has changed."""
     before = read_file(folder)
@@ -41,18 +37,18 @@ def check_fixed(ablation: Ablation, folder: Path) -> None:
 
 @contextmanager
 def _naming_mlflow(uri: str) -> Iterator[None]:
-    """Turn what MLflow raises when it is away into a TrackingError that names its address."""
+    """Turn what MLflow raises when it is away into a UserError that names its address."""
     try:
         yield
     except AWAY as error:
-        raise TrackingError(f"MLflow at {uri}: {str(error).splitlines()[0]}") from error
+        raise UserError(f"MLflow at {uri}: {str(error).splitlines()[0]}") from error
 
 
 class ParentRun:
     """An ablation's own MLflow run."""
 
     def __init__(self, ablation: Ablation, config: Config, folder: Path, extra: list[Override]) -> None:
-        """Find or create it; `folder` is the ablation's, `config` that of any child. Raises TrackingError."""
+        """Find or create it; `folder` is the ablation's, `config` that of any child. Raises UserError."""
         self.uri = tracking_uri(config.tracking.uri, folder.parent)
         tags = {"ares.ablation": ablation.name, "ares.directory": str(folder.absolute())}
         with _naming_mlflow(self.uri):
@@ -68,7 +64,7 @@ class ParentRun:
         """Address of the ablation's run in MLflow's UI, if there is one."""
 
     def close(self, status: str, files: list[Path]) -> None:
-        """Set the state (FINISHED, FAILED or KILLED) and log the report's files. Raises TrackingError."""
+        """Set the state (FINISHED, FAILED or KILLED) and log the report's files. Raises UserError."""
         with _naming_mlflow(self.uri):
             for file in files:
                 self._entry.client.log_artifact(self.id, str(file))

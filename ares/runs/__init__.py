@@ -3,7 +3,7 @@
 Not covered: the order of a run's work (flows/).
 """
 
-from ares.runs.conductor import Conductor, RunPaused
+from ares.runs.conductor import Conductor
 from ares.runs.difference import first_difference
 from ares.runs.digests import check_model, model_digest, run_files
 from ares.runs.doctor import findings

@@ -16,10 +16,6 @@ RETRY_SECONDS = 2.0
 """Between a phase's failure and its next attempt: a grader's service may have been restarted by then."""
 
 
-class RunPaused(UserError, RuntimeError):
-    """A trip-wire has ended the run until a person resumes it."""
-
-
 class Conductor:
     """Runs the parts of a run for the loop: here with plain awaits."""
 
@@ -44,5 +40,5 @@ class Conductor:
         logger.warning("%s: %s", run, text)
 
     def pause(self, text: str) -> None:
-        """End the run until a person resumes it. Raises RunPaused."""
-        raise RunPaused(text)
+        """End the run until a person resumes it. Raises UserError."""
+        raise UserError(text)

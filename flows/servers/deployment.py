@@ -29,12 +29,8 @@ BLOCK = "ares-notify"
 """Prefect's name of the webhook of --notify, which gets a POST of {"text": …}, as Slack and Mattermost take it."""
 
 
-class DeploymentError(UserError, RuntimeError):
-    """The deployments could not be registered."""
-
-
 def register(api: str, concurrent_runs: int, notify: str | None = None) -> None:
-    """Create or update pool, automations and deployments on the server at `api`. Raises DeploymentError.
+    """Create or update pool, automations and deployments on the server at `api`. Raises UserError.
 
     notify: an address to be told of failed or crashed runs, and of alarms; None: nobody is told.
     """
@@ -50,7 +46,7 @@ def register(api: str, concurrent_runs: int, notify: str | None = None) -> None:
         text=True,
     )
     if deployed.returncode:
-        raise DeploymentError(f"prefect deploy --all failed:\n{deployed.stdout}\n{deployed.stderr}")
+        raise UserError(f"prefect deploy --all failed:\n{deployed.stdout}\n{deployed.stderr}")
 
 
 def register_automations(client: SyncPrefectClient, notify: str | None) -> None:
@@ -96,7 +92,7 @@ def main() -> None:
         parser.error("PREFECT_API_URL names no server")
     try:
         register(api, given.concurrent_runs, given.notify)
-    except DeploymentError as error:
+    except UserError as error:
         parser.exit(2, f"error: {error}\n")
 
 

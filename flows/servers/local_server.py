@@ -20,15 +20,11 @@ from flows.servers import service
 START_SECONDS = 120.0
 
 
-class ServerError(UserError, RuntimeError):
-    """The local Prefect server did not start, or the configured one does not answer."""
-
-
 @contextmanager
 def local_api() -> Iterator["LocalServer | None"]:
     """A local API for the duration, unless PREFECT_API_URL or the Prefect profile names a server: then None.
 
-    Raises ServerError if that server does not answer.
+    Raises UserError if that server does not answer.
     """
     if PREFECT_API_URL.value() is not None:
         check_answers()
@@ -42,7 +38,7 @@ def local_api() -> Iterator["LocalServer | None"]:
 
 
 def check_answers() -> None:
-    """Raise ServerError if the configured server does not answer, or wants a password; a slow answer counts as one."""
+    """Raise UserError if the configured server does not answer, or wants a password; a slow answer counts as one."""
     url = PREFECT_API_URL.value()
     try:
         with impatient_client() as client:
@@ -50,13 +46,13 @@ def check_answers() -> None:
     except httpx.ReadTimeout:
         return
     except (httpx.TransportError, httpx.InvalidURL) as error:
-        raise ServerError(
+        raise UserError(
             f"PREFECT_API_URL={url}: no Prefect server answers there ({error}). Start it (`ares up`), or continue "
             "without: `unset PREFECT_API_URL` (a `prefect profile` may name it too), and a run brings its own server"
         ) from error
     except PrefectHTTPStatusError as error:
         if error.response.status_code in (401, 403):
-            raise ServerError(
+            raise UserError(
                 f"PREFECT_API_URL={url}: the server asks for a password, or refuses the one it is given. "
                 "Set PREFECT_API_AUTH_STRING=user:password, as its PREFECT_SERVER_API_AUTH_STRING has it"
             ) from error
@@ -78,11 +74,11 @@ class LocalServer:
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """Wait until the server answers, and use it inside. Raises ServerError if it does not start."""
+        """Wait until the server answers, and use it inside. Raises UserError if it does not start."""
         if not service.wait_for(self.process, f"{self.url}/health", START_SECONDS):
             self._said.seek(0)
             *_, last = [b"it said nothing", *self._said.read().splitlines()]
-            raise ServerError(
+            raise UserError(
                 f"The local Prefect server did not start (exit code {self.process.poll()}): "
                 f"{last.decode(errors='replace')}. Its database lies in PREFECT_HOME (default: ~/.prefect)"
             )

@@ -24,10 +24,6 @@ from flows.prefect_client import impatient_client
 from flows.servers.service import answers
 
 
-class MetricsError(UserError, RuntimeError):
-    """The port for metrics is not available."""
-
-
 def unscored_share(commit: Commit) -> float | None:
     """Share of all samples so far that could not be graded."""
     counters = commit.state.get("counters", {})
@@ -104,7 +100,7 @@ def _gauge(name: str, text: str, label: str, values: dict[str, Any]) -> GaugeMet
 
 
 def serve(collector: RunCollector, port: int) -> WSGIServer:
-    """Serve at a port of loopback, in a thread of this process, until `shutdown`. Raises MetricsError."""
+    """Serve at a port of loopback, in a thread of this process, until `shutdown`. Raises UserError."""
     registry = CollectorRegistry()
     registry.register(collector)
     metrics = make_wsgi_app(registry)
@@ -119,7 +115,7 @@ def serve(collector: RunCollector, port: int) -> WSGIServer:
     try:
         server = make_server("127.0.0.1", port, app, handler_class=_Quiet)
     except OSError as error:
-        raise MetricsError(f"metrics: port {port} is taken ({error.strerror}); choose another") from error
+        raise UserError(f"metrics: port {port} is taken ({error.strerror}); choose another") from error
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server
 

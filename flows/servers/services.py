@@ -26,10 +26,6 @@ LOOK_SECONDS = 5.0
 """Between looks at what has died: a service that keeps dying must not stop the others, which runs need."""
 
 
-class ServiceError(UserError, RuntimeError):
-    """A server did not start."""
-
-
 class Services:
     """The three processes, and the record that `ares down` reads. say: prints a line for the user."""
 
@@ -54,9 +50,9 @@ class Services:
 
     @contextmanager
     def running(self, concurrent_runs: int, notify: str | None) -> Iterator[None]:
-        """Inside, everything is ready for runs. Raises ServiceError or DeploymentError."""
+        """Inside, everything is ready for runs. Raises UserError."""
         if is_held(self.directory):
-            raise ServiceError(f"`ares up` is running already (pid {_pid(self.directory)}); `ares down` ends it")
+            raise UserError(f"`ares up` is running already (pid {_pid(self.directory)}); `ares down` ends it")
         with held(self.directory):
             for name, port in self.ports.items():
                 _check_free(name, port)
@@ -124,20 +120,20 @@ class Services:
     def _wait_for(self, name: str) -> None:
         process = self.processes[name]
         if not service.wait_for(process, self.health[name], START_SECONDS):
-            raise ServiceError(f"{name} did not start (exit code {process.poll()}); see {self._log(name)}")
+            raise UserError(f"{name} did not start (exit code {process.poll()}); see {self._log(name)}")
 
 
 def end_services() -> None:
-    """`ares down`: end the `ares up` of this runs directory and wait for it. Raises ServiceError."""
+    """`ares down`: end the `ares up` of this runs directory and wait for it. Raises UserError."""
     directory = runs_directory().absolute() / ".services"
     if not is_held(directory):
-        raise ServiceError(f"No `ares up` is running for {runs_directory()}")
+        raise UserError(f"No `ares up` is running for {runs_directory()}")
     pid = _pid(directory)
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + 6 * service.STOP_SECONDS
     while is_held(directory):
         if time.monotonic() > deadline:
-            raise ServiceError(f"`ares up` (pid {pid}) does not end; see {directory / 'logs'}")
+            raise UserError(f"`ares up` (pid {pid}) does not end; see {directory / 'logs'}")
         time.sleep(0.1)
 
 
@@ -150,7 +146,7 @@ def _check_free(name: str, port: int) -> None:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:
         option = f"--{name.lower()}-port"
-        raise ServiceError(f"{name}: port {port} is taken ({error.strerror}); choose another with {option}") from error
+        raise UserError(f"{name}: port {port} is taken ({error.strerror}); choose another with {option}") from error
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

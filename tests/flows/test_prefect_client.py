@@ -12,8 +12,9 @@ from prefect.settings import (
     temporary_settings,
 )
 
+from ares.errors import UserError
 from flows.prefect_client import impatient_client
-from flows.servers.local_server import ServerError, check_answers
+from flows.servers.local_server import check_answers
 from flows.servers.metrics import RunCollector
 from tests.prefect_server import stub
 from tests.tls_proxy import tls_proxy, write_certificate
@@ -40,10 +41,10 @@ def test_queued_runs_are_counted_where_there_is_a_password(guarded: tuple[str, P
 
 def test_a_server_whose_certificate_only_prefects_settings_name_is_found(guarded: tuple[str, Path]) -> None:
     url, certificate = guarded
-    with temporary_settings({PREFECT_API_URL: url}), pytest.raises(ServerError, match="certificate"):
+    with temporary_settings({PREFECT_API_URL: url}), pytest.raises(UserError, match="certificate"):
         check_answers()
     for trusting in ({PREFECT_API_SSL_CERT_FILE: str(certificate)}, {PREFECT_API_TLS_INSECURE_SKIP_VERIFY: True}):
-        refused = pytest.raises(ServerError, match="PREFECT_API_AUTH_STRING=user:password")
+        refused = pytest.raises(UserError, match="PREFECT_API_AUTH_STRING=user:password")
         with temporary_settings({PREFECT_API_URL: url, **trusting}), refused:
             check_answers()
         with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: PASSWORD, **trusting}):

@@ -11,8 +11,9 @@ import psutil
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
+from ares.errors import UserError
 from flows.servers import service
-from flows.servers.local_server import LocalServer, ServerError, local_api
+from flows.servers.local_server import LocalServer, local_api
 from tests.short_runs import REPOSITORY
 
 PARENT = """
@@ -49,9 +50,7 @@ def test_a_named_server_that_does_not_answer_is_reported_with_what_to_do(url: st
     """The normal state of an exported shell after `ares down`."""
     with (
         temporary_settings({PREFECT_API_URL: url}),
-        pytest.raises(
-            ServerError, match=r"PREFECT_API_URL=.* no Prefect server answers .*unset PREFECT_API_URL"
-        ) as told,
+        pytest.raises(UserError, match=r"PREFECT_API_URL=.* no Prefect server answers .*unset PREFECT_API_URL") as told,
         local_api(),
     ):
         pass
@@ -76,9 +75,7 @@ def test_a_failed_start_says_why(monkeypatch: pytest.MonkeyPatch, capfd: pytest.
     started = service.start
     monkeypatch.setattr(service, "start", start)
     server = LocalServer()
-    failed = pytest.raises(
-        ServerError, match=r"did not start .*: .*no_such_module.*\. Its database lies in PREFECT_HOME"
-    )
+    failed = pytest.raises(UserError, match=r"did not start .*: .*no_such_module.*\. Its database lies in PREFECT_HOME")
     with failed, server.connected():
         pass
     server.stop()

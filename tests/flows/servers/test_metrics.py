@@ -7,8 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ares.errors import UserError
 from ares.store.store import RunStore
-from flows.servers.metrics import MetricsError, RunCollector, serve
+from flows.servers.metrics import RunCollector, serve
 from tests.ares.store_builders import commit
 from tests.prefect_server import stub
 
@@ -58,6 +59,6 @@ def test_health_is_that_of_the_servers(tmp_path: Path, well: str, is_well: bool)
     assert (answer.status_code, answer.text) == (
         (200, "Prefect: ok\n") if is_well else (503, "Prefect: no answer\n")
     )  # fmt: skip
-    with pytest.raises(MetricsError, match="is taken"):
+    with pytest.raises(UserError, match="is taken"):
         serve(RunCollector(tmp_path, AWAY, {}), int(server.server_address[1]))
     server.shutdown()

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from ares.errors import UserError
 from ares.store import held
 from flows.servers import service
-from flows.servers.services import ServiceError, Services, end_services
+from flows.servers.services import Services, end_services
 from tests.prefect_server import free_port
 from tests.short_runs import REPOSITORY
 
@@ -130,15 +131,15 @@ def test_ares_up_is_running_while_it_holds_the_directory(tmp_path: Path, monkeyp
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
         (tmp_path / ".services" / "services.json").write_text(json.dumps({"pid": other.pid}))
-        with pytest.raises(ServiceError, match="No `ares up` is running"):
+        with pytest.raises(UserError, match="No `ares up` is running"):
             end_services()
         assert other.poll() is None
         with held(tmp_path / ".services"):
-            refused = pytest.raises(ServiceError, match=rf"running already \(pid {other.pid}\)")
+            refused = pytest.raises(UserError, match=rf"running already \(pid {other.pid}\)")
             with refused, Services(1, 2, print).running(1, None):
                 pass
             monkeypatch.setattr(service, "STOP_SECONDS", 0.01)
-            with pytest.raises(ServiceError, match="does not end"):
+            with pytest.raises(UserError, match="does not end"):
                 end_services()
         assert other.wait(timeout=60) == -signal.SIGTERM
     finally:
