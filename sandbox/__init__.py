@@ -23,19 +23,3 @@ from sandbox.isolation import IsolationReport, SandboxUnavailable
 from sandbox.packages import BuildError, PackageMissing
 from sandbox.pool import PoolClosed, SandboxPool
 from sandbox.program import ERROR_TYPES, UNTRUSTED, Program, TestOutcome, Verdict, parse, weighed
-
-__all__ = [
-    "ERROR_TYPES",
-    "UNTRUSTED",
-    "BuildError",
-    "IsolationReport",
-    "PackageMissing",
-    "PoolClosed",
-    "Program",
-    "SandboxPool",
-    "SandboxUnavailable",
-    "TestOutcome",
-    "Verdict",
-    "parse",
-    "weighed",
-]

@@ -9,5 +9,3 @@ it seconds and half a gigabyte.
 from ares.environments.arithmetic import evaluate
 from ares.environments.environment import Answer, Environment, Episode, Reply
 from ares.environments.pool import EnvironmentPool
-
-__all__ = ["Answer", "Environment", "EnvironmentPool", "Episode", "Reply", "evaluate"]

@@ -14,17 +14,3 @@ from ares.grading.grader import (
     try_on,
 )
 from ares.grading.graders import EXTRAS, SCORE, load_grader
-
-__all__ = [
-    "EXTRAS",
-    "ID_COLUMNS",
-    "SCORE",
-    "Grader",
-    "RewardError",
-    "answered",
-    "check_references",
-    "check_scored",
-    "grade_rows",
-    "load_grader",
-    "try_on",
-]
