@@ -7,20 +7,34 @@ files of assets/ and runs that were named. Not covered: what is answered (runs.p
 
 import json
 import shutil
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from ares.browse import runs, samples
 from ares.errors import UserError
 from ares.store import RunStore, StoreError
 
 ASSETS = Path(__file__).parent / "assets"
-KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".md": "text/plain"}
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:"
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+}
 ANSWERS: dict[str, Callable[..., Any]] = {
     "curves": runs.curves,
     "samples": samples.samples,
@@ -35,78 +49,50 @@ ANSWERS: dict[str, Callable[..., Any]] = {
 NUMBERS = ("step", "number", "place")
 
 
-class Pages(ThreadingHTTPServer):
-    """A server of the page for some runs, on 127.0.0.1. port: 0 for any that is free. Raises StoreError."""
+def app_of(stores: list[RunStore]) -> Starlette:
+    """The page over some runs, and what it asks: `answer?of=…`, which is JSON."""
+    named = {store.name: store for store in stores}
 
-    daemon_threads = True
-
-    def __init__(self, stores: list[RunStore], port: int) -> None:
-        self.stores = {store.name: store for store in stores}
+    def answer(request: Request) -> Response:
         try:
-            super().__init__(("127.0.0.1", port), _Handler)
-        except (OSError, OverflowError) as error:
-            raise StoreError(f"--port {port}: cannot be listened on: {error}") from error
-        self.address = f"http://127.0.0.1:{self.server_port}/"
-
-    def answer(self, asked: dict[str, str]) -> Any:
-        """Raises StoreError, and TypeError or ValueError for what is no question."""
-        name = asked.pop("of", "")
-        if name == "runs":
-            return [runs.describe(store) for store in self.stores.values()]
-        arguments = {key: int(value) if key in NUMBERS else value for key, value in asked.items()}
-        store = self.stores.get(str(arguments.pop("run", "")))
-        if store is None or name not in ANSWERS:
-            raise ValueError(f"no such question: {name}")
-        return ANSWERS[name](store, **arguments)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Pages
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        asked = urlsplit(self.path)
-        host = self.headers.get("Host", "").rpartition(":")[0]
-        asset = ASSETS / (asked.path.strip("/") or "index.html")
-        if host not in ("127.0.0.1", "localhost"):
-            self._reply(HTTPStatus.FORBIDDEN, b"only from this machine", "text/plain")
-        elif asked.path == "/answer":
-            self._answer(dict(parse_qsl(asked.query, keep_blank_values=True)))
-        elif asset in _assets():
-            self._reply(HTTPStatus.OK, asset.read_bytes(), KINDS[asset.suffix])
-        else:
-            self._reply(HTTPStatus.NOT_FOUND, b"no such page", "text/plain")
-
-    def _answer(self, asked: dict[str, str]) -> None:
-        try:
-            found, status = _as_json(_told(self.server.answer, asked)), HTTPStatus.OK
+            found, status = _told(_answer, named, dict(request.query_params)), HTTPStatus.OK
         except (TypeError, ValueError) as error:
-            status = HTTPStatus.BAD_REQUEST
-            found = _as_json({"error": f"the page asked what nothing answers: {error}"})
-        self._reply(status, found.encode(), "application/json")
+            found, status = {"error": f"the page asked what nothing answers: {error}"}, HTTPStatus.BAD_REQUEST
+        return Response(_as_json(found), status, media_type="application/json")
 
-    def _reply(self, status: HTTPStatus, content: bytes, kind: str) -> None:
-        self.send_response(status)
-        for name, value in {
-            "Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(content)), "Cache-Control": "no-store",
-            "Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff",
-        }.items():  # fmt: skip
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
+    async def add_headers(request: Request, reply: RequestResponseEndpoint) -> Response:
+        response = await reply(request)
+        response.headers.update(HEADERS)
+        return response
 
-    def log_message(self, format: str, *values: object) -> None:
-        """Requests are not logged: a page asks for many things."""
+    only_here = Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+    return Starlette(
+        routes=[Route("/answer", answer), Mount("/", StaticFiles(directory=ASSETS, html=True))],
+        middleware=[only_here, Middleware(BaseHTTPMiddleware, dispatch=add_headers)],
+    )
+
+
+def _answer(stores: dict[str, RunStore], asked: dict[str, str]) -> Any:
+    """Raises StoreError, and TypeError or ValueError for what is no question."""
+    name = asked.pop("of", "")
+    if name == "runs":
+        return [runs.describe(store) for store in stores.values()]
+    arguments = {key: int(value) if key in NUMBERS else value for key, value in asked.items()}
+    store = stores.get(str(arguments.pop("run", "")))
+    if store is None or name not in ANSWERS:
+        raise ValueError(f"no such question: {name}")
+    return ANSWERS[name](store, **arguments)
 
 
 def serve(stores: list[RunStore], port: int, started: Callable[[str], None]) -> None:
     """Serve the page until interrupted; `started` is told its address. Raises StoreError."""
-    with Pages(stores, port) as pages:
-        started(pages.address)
-        try:
-            pages.serve_forever()
-        except KeyboardInterrupt:
-            return
+    try:
+        listening = socket.create_server(("127.0.0.1", port))
+    except (OSError, OverflowError) as error:
+        raise StoreError(f"--port {port}: cannot be listened on: {error}") from error
+    with listening, suppress(KeyboardInterrupt):
+        started(f"http://127.0.0.1:{listening.getsockname()[1]}/")
+        uvicorn.Server(uvicorn.Config(app_of(stores), log_config=None)).run(sockets=[listening])
 
 
 def write_folder(stores: list[RunStore], folder: Path, progress: Callable[[str], None]) -> None:
@@ -169,10 +155,6 @@ def _write_answer(folder: Path, key: str, answer: Any) -> None:
     file = folder / "data" / f"{key}.js"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"answered({_as_json(key)},{_as_json(answer)});\n", encoding="utf-8")
-
-
-def _assets() -> set[Path]:
-    return {file for file in ASSETS.rglob("*") if file.suffix in KINDS}
 
 
 def _as_json(value: Any) -> str:

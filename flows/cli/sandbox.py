@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ares.printable import printable
-from flows.cli.command import console, errors
+from flows.cli.command import console, errors, show_table
 
 if TYPE_CHECKING:
     from sandbox import Verdict
@@ -133,17 +133,14 @@ def split_tests(text: str, entry_point: str | None) -> list[str]:
 
 
 def show(verdict: "Verdict", texts: list[str]) -> None:
-    """Print a verdict: a line per test, then the totals and what the program wrote."""
-    from rich.table import Table
-
-    table = Table("test", "verdict", "CPU s", "detail", box=None, pad_edge=False)
+    """Print a verdict: the total and a line per test, then what it took and what the program wrote."""
+    rows = []
     for text, outcome in zip(texts, verdict.tests, strict=True):
         first, *rest = text.strip().splitlines()
         shown = f"{first[:60]}{' …' if rest or len(first) > 60 else ''}"
-        table.add_row(*map(escape, (shown, outcome.verdict, f"{outcome.cpu:.3f}", outcome.detail)))
-    console.print(table)
+        rows.append((shown, outcome.verdict, f"{outcome.cpu:.3f}", outcome.detail))
     ratio = "no score" if verdict.pass_ratio is None else f"{100 * verdict.pass_ratio:.0f} % of the tests"
-    console.print(f"{verdict.error_type}: {ratio}")
+    show_table(f"{verdict.error_type}: {ratio}", ("test", "verdict", "CPU s", "detail"), rows)
     mebibytes = verdict.peak_rss / (1 << 20)
     console.print(f"CPU {verdict.exec_time:.3f} s, wall {verdict.wall_time:.3f} s, peak {mebibytes:.0f} MiB")
     console.print(f"isolation {verdict.isolation}")
@@ -152,12 +149,3 @@ def show(verdict: "Verdict", texts: list[str]) -> None:
     for name, text in (("stdout", verdict.stdout), ("stderr", verdict.stderr)):
         if text:
             console.print(f"--- {name}\n{printable(text.rstrip())}", markup=False)
-
-
-def escape(text: str) -> str:
-    """Text for a rich table, with its brackets taken literally."""
-    return printable(text).replace("[", "\\[")
-
-
-if __name__ == "__main__":
-    app()

@@ -2,15 +2,15 @@
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from ares.browse import write_folder
-from ares.browse.pages import Pages
+from ares.browse import serve, write_folder
 from ares.store import RunStore
 from tests.e2e.test_form import browser, wait  # noqa: F401 - a fixture
 from tests.short_runs import told, train
@@ -41,11 +41,10 @@ def stores(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> list[RunStor
 
 
 @pytest.fixture(scope="module")
-def served(stores: list[RunStore]) -> Iterator[str]:
-    with Pages(stores, 0) as pages:
-        threading.Thread(target=pages.serve_forever, daemon=True).start()
-        yield pages.address
-        pages.shutdown()
+def served(stores: list[RunStore]) -> str:
+    address: Queue[str] = Queue()
+    threading.Thread(target=serve, args=(stores, 0, address.put), daemon=True).start()
+    return address.get(timeout=60)
 
 
 @pytest.fixture(scope="module")
