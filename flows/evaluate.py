@@ -9,7 +9,7 @@ import logging
 from typing import Any
 
 from ares.evaluation import Evaluation, finish
-from flows.draw import sample
+from flows.draw import sample, shards_of
 from flows.prefect_conductor import PrefectConductor
 from tasks.mismatch import check_draw
 from tasks.sampling import Draw
@@ -51,18 +51,7 @@ async def measure(evaluation: Evaluation) -> dict[str, Any]:
 
 def _shards(evaluation: Evaluation) -> list[Draw]:
     """Purpose `validation` draws as a run's own evaluations do: the same samples, as far as n is the same."""
-    request, size = evaluation.request, evaluation.config.rollout.shard_prompts
-    ids = evaluation.run.train_set.frame["id"].tolist()
-    return [
-        Draw(
-            version=evaluation.number,
-            purpose="validation",
-            shard=place // size,
-            first_slot=place,
-            ids=ids[place : place + size],
-            n=0 if request.greedy else request.n,
-            temperature=evaluation.description["temperature"],
-            greedy=request.greedy,
-        )
-        for place in range(0, len(ids), size)
-    ]
+    request, ids = evaluation.request, evaluation.run.train_set.frame["id"].tolist()
+    how = {"temperature": evaluation.description["temperature"], "greedy": request.greedy}
+    drawn = shards_of(evaluation, "validation", ids, evaluation.number, 0 if request.greedy else request.n)
+    return [draw.model_copy(update=how) for draw in drawn]

@@ -79,18 +79,40 @@ class RunStore:
     def write_json(self, path: str, value: Any) -> Ref:
         """Write a JSON file, which survives a power failure from here on: it says what there is."""
         text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
-        return self._write(path, lambda target: target.write_text(text), synced=True)
+        return self.write_file(path, lambda target: target.write_text(text), synced=True)
 
     def write_rows(self, path: str, rows: pd.DataFrame) -> Ref:
         """Write a table as parquet; of a step under way, it stays in memory for `read_rows`, until `forget`."""
         table = pa.Table.from_pandas(rows, preserve_index=False)
-        ref = self._write(path, lambda target: pq.write_table(table, target, compression="zstd"))
+        ref = self.write_file(path, lambda target: pq.write_table(table, target, compression="zstd"))
         self._keep(ref, table)
         return ref
 
-    def write_file(self, path: str, fill: Callable[[Path], None]) -> Ref:
-        """Write a file: `fill` writes it under the temporary name it is given."""
-        return self._write(path, fill)
+    def write_file(self, path: str, make: Callable[[Path], object], synced: bool = False) -> Ref:
+        """Write a file or folder: `make` writes it under the temporary name it is given. synced: to disk, at once."""
+        target = self.directory / path
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            remove_tree(temporary)
+            make(temporary)
+            digest = tree_hash(temporary)
+            assert digest is not None
+            size = sum(file.stat().st_size for file in files_in(temporary))
+            if synced:
+                fsync(temporary)
+            self._upload(path, temporary)
+            if temporary.is_dir():
+                remove_tree(target)
+            os.replace(temporary, target)
+            if synced:
+                self._sync([target])
+        except (OSError, SafetensorError) as error:
+            remove_tree(temporary)
+            raise StoreError(f"{target}: cannot be written: {error}. {remedy_for(error, self.directory)}") from error
+        finally:
+            remove_tree(temporary)  # left only if something failed
+        return Ref(path=path, sha256=digest, bytes=size)
 
     def write_folder(self, path: str, fill: Callable[[Path], None]) -> Ref:
         """Write a folder: `fill` puts the files into the temporary folder it is given."""
@@ -99,7 +121,7 @@ class RunStore:
             target.mkdir()
             fill(target)
 
-        return self._write(path, make)
+        return self.write_file(path, make)
 
     def read_rows(self, ref: Ref) -> pd.DataFrame:
         """Read a table artifact; of a step under way, once. Raises DamagedArtifact."""
@@ -223,31 +245,6 @@ class RunStore:
                 self.mirror.replace(path, files)
             else:
                 self.mirror.put(files)
-
-    def _write(self, path: str, make: Callable[[Path], object], synced: bool = False) -> Ref:
-        target = self.directory / path
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            remove_tree(temporary)
-            make(temporary)
-            digest = tree_hash(temporary)
-            assert digest is not None
-            size = sum(file.stat().st_size for file in files_in(temporary))
-            if synced:
-                fsync(temporary)
-            self._upload(path, temporary)
-            if temporary.is_dir():
-                remove_tree(target)
-            os.replace(temporary, target)
-            if synced:
-                self._sync([target])
-        except (OSError, SafetensorError) as error:
-            remove_tree(temporary)
-            raise StoreError(f"{target}: cannot be written: {error}. {remedy_for(error, self.directory)}") from error
-        finally:
-            remove_tree(temporary)  # left only if something failed
-        return Ref(path=path, sha256=digest, bytes=size)
 
     def _sync(self, paths: Iterable[Path]) -> None:
         """Flush files and folders to disk, with everything in them and the folders that name them. Raises OSError."""
