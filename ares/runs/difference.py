@@ -42,7 +42,7 @@ def _lines(one: Commit, other: Commit) -> Iterator[str]:
     yield from _values("metrics", one.metrics, other.metrics)
 
 
-def _values(kind: str, one: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
+def _values(kind: str, one: dict[Any, Any], other: dict[Any, Any]) -> Iterator[str]:
     missing = object()
     names = [name for name in sorted(one.keys() | other.keys()) if one.get(name, missing) != other.get(name, missing)]
     for name in names[:SHOWN]:
