@@ -12,15 +12,11 @@ from ares.runs import Run
 from ares.step import GREEDY, is_second_turn
 
 
-def draws(name: str, runs: Path) -> pd.DataFrame:
+def draws(run: Run) -> pd.DataFrame:
     """One row a drawn group, in the order of drawing: step, slot, id, accuracy (NaN: no score), is_trained.
 
     Raises StoreError where a step's samples are gone.
     """
-    return _draws(open_past(name, runs))
-
-
-def _draws(run: Run) -> pd.DataFrame:
     tables = []
     for number in run.store.committed_steps()[1:]:
         rows, scores = drawn_samples(run.step(number))
@@ -39,7 +35,7 @@ def ledger(name: str, runs: Path) -> pd.DataFrame:
     """One row a problem of the train set: drawn and trained groups, the last step that drew it, its first, last and
     mean accuracy. Raises StoreError."""
     run = open_past(name, runs)
-    groups = _draws(run)
+    groups = draws(run)
     by = groups.groupby("id", sort=False)
     table = pd.DataFrame(
         {

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from ares.data import Cursor
-from ares.history import draws, ledger
+from ares.history import draws, ledger, open_past
 from tests.short_runs import told, train
 
 
 def test_problems_are_drawn_in_the_order_of_the_seed_and_none_is_skipped_or_repeated(runs: Path) -> None:
-    groups, table = draws("uninterrupted", runs), ledger("uninterrupted", runs)
+    groups, table = draws(open_past("uninterrupted", runs)), ledger("uninterrupted", runs)
     walk = Cursor(0, len(table)).take(len(groups))
     assert groups["id"].tolist() == table.index[walk].tolist()
     assert (table["drawn"].sum(), table["trained"].sum()) == (len(groups), 4 * 4)
@@ -22,13 +22,13 @@ def test_a_run_that_was_killed_twice_has_the_same_ledger(runs: Path, tmp_path: P
     for kill_at in ("2:rollout:inside", "3:commit:before"):
         assert train(tmp_path, "killed", kill_at=kill_at) == -9
     assert train(tmp_path, "killed") == 0
-    assert draws("killed", tmp_path).equals(draws("uninterrupted", runs))
+    assert draws(open_past("killed", tmp_path)).equals(draws(open_past("uninterrupted", runs)))
 
 
 def test_the_command_counts_them_and_writes_the_table(runs: Path, tmp_path: Path) -> None:
     said = told(runs, "data", "used", "uninterrupted", "--out", str(tmp_path / "used.csv"))
     assert said.returncode == 0, said.stderr
-    groups = len(draws("uninterrupted", runs))
+    groups = len(draws(open_past("uninterrupted", runs)))
     assert f"{1000 - groups} never drawn, {groups} once, 0 more often" in said.stdout
     assert f"{groups} groups drawn, 16 trained on" in said.stdout
     assert (tmp_path / "used.csv").read_text().startswith("id,drawn,trained,last_step,first,last,mean")
