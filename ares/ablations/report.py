@@ -35,17 +35,13 @@ Table = list[tuple[Cell, dict[str, Cell]]]
 """Lines of a title and a cell by variant."""
 
 
-def write_report(ablation: AblationRows, target: Path, rows: Path | None = None) -> list[Path]:
-    """Write the report as `target` (.html) and the picture of what differs from the baseline beside it (.svg).
-
-    Its rows (.csv) and, where there are any, the held-out problems of the primary metric (-problems.csv) are written
-    beside it too, unless the report is of a file of `rows`. Returns the files.
+def write_report(ablation: AblationRows, target: Path) -> list[Path]:
+    """Write the report as `target` (.html) and beside it the picture of what differs from the baseline (.svg), its rows
+    (.csv) and, where there are any, the held-out problems of the primary metric (-problems.csv). Returns the files.
     """
     csv, picture = target.with_suffix(".csv"), draw_named_differences(ablation)
-    texts = {target: render(ablation, (rows or csv).name, picture)}
-    if rows is None:
-        texts |= {csv: write_rows(ablation), problems_path(csv): write_problems(ablation)}
-    texts[target.with_suffix(".svg")] = picture
+    texts = {target: render(ablation, csv.name, picture), csv: write_rows(ablation)}
+    texts |= {problems_path(csv): write_problems(ablation), target.with_suffix(".svg"): picture}
     written = [file for file, text in texts.items() if text]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

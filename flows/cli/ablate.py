@@ -51,11 +51,8 @@ def ablate(
 
 def report(
     ablation: Annotated[str | None, typer.Argument(help="Name of an ablation that was started.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The .html file to write; default: report.html in the ablation's folder.")
-    ] = None,
     rows: Annotated[
-        Path | None, typer.Option("--from", help="The .csv file of a report, instead; --out lies beside it.")
+        Path | None, typer.Option("--from", help="The .csv file of a report, instead; it is written beside it.")
     ] = None,
 ) -> None:
     """Write an ablation's report again, from its children's commits or from the rows beside another report."""
@@ -63,13 +60,11 @@ def report(
     from ares.config import ConfigError
     from ares.store import runs_directory
 
-    if out is not None and out.suffix != ".html":
-        raise ConfigError(f"--out {out}: the report is an .html file (its rows go beside it as .csv)")
     if rows is not None and ablation is None:
         stored, page = read_csv(rows), rows.with_suffix(".html")
     elif ablation is not None and rows is None:
         stored, page = read_rows(ablation, runs_directory()), runs_directory() / ablation / "report.html"
     else:
         raise ConfigError("Name an ablation, or a file of rows with --from")
-    written = write_report(stored, out or page, rows)
+    written = write_report(stored, page)
     console.print(f"{conclude(stored)}\nreport: {written[0]}", markup=False)

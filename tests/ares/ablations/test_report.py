@@ -85,13 +85,13 @@ def test_the_page_is_made_again_of_its_rows(tmp_path: Path) -> None:
     other = ablation(code=True, definition=ABLATION.model_copy(update=besides))
     other.children[0].rows.loc[8, "val/accuracy"] = math.nan  # as of a child that diverged
     for number, made in enumerate((paired_ablation(), other)):
-        html, rows, *others = write_report(made, tmp_path / f"report{number}.html")
+        html, rows, *others = files = write_report(made, tmp_path / f"report{number}.html")
         problems = [f"report{number}-problems.csv"] if number == 0 else []
         assert [file.name for file in others] == [*problems, f"report{number}.svg"]
-        before = html.read_bytes(), others[-1].read_bytes()
+        before = [file.read_bytes() for file in files]
         assert conclude(read_csv(rows)) == conclude(made)
-        assert write_report(read_csv(rows), html, rows) == [html, others[-1]]
-        assert (html.read_bytes(), others[-1].read_bytes()) == before
+        assert write_report(read_csv(rows), html) == files
+        assert [file.read_bytes() for file in files] == before
 
 
 @pytest.mark.parametrize(
