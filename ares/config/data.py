@@ -7,7 +7,7 @@ Covered: sources, columns, templates, pictures, held-out sets with columns of th
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, JsonValue, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, JsonValue, PrivateAttr, ValidationError, field_validator, model_validator
 
 from algorithms.curriculum import CurriculumSettings
 from algorithms.settings import MOST, MOST_TOKENS, Strict
@@ -102,6 +102,12 @@ class DataConfig(Strict):
     """Images (and each frame) are made smaller to at most this many pixels: fewer tokens. None: as the model says."""
     video_fps: float = Field(2.0, gt=0, le=1000)
     """Frames of a video's second that are looked at; a folder holds frames that were taken at this rate."""
+    _section: str = PrivateAttr("data")
+
+    @property
+    def section(self) -> str:
+        """Where the columns are named, for errors: `data`, or the section of a held-out set."""
+        return self._section
 
     @property
     def levels(self) -> list[str]:
@@ -122,10 +128,12 @@ class DataConfig(Strict):
         """The names of the held-out sets that have one."""
         return [name for name in self.held_out if name]
 
-    def with_columns_of(self, held_out: HeldOutConfig) -> "DataConfig":
+    def with_columns_of(self, name: str) -> "DataConfig":
         """These settings for a held-out set: its own columns where it names any."""
-        own = held_out.model_dump(include={"prompt_key", "answer_key", "tests_key", "id_key"}, exclude_none=True)
-        return self.model_copy(update=own)
+        keys = {"prompt_key", "answer_key", "tests_key", "id_key"}
+        settings = self.model_copy(update=self.held_out[name].model_dump(include=keys, exclude_none=True))
+        settings._section = f"data.validation.{name or 'NAME'}"
+        return settings
 
     @model_validator(mode="after")
     def _levels_are_sources(self) -> "DataConfig":

@@ -63,16 +63,8 @@ def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]],
     Raises DataError when the chat template raises, leaves out what is asked, or ignores the system
     message.
     """
-    try:
-        text = write_chat(tokenizer, messages, settings)
-        ignored = _ignores_system(tokenizer, messages, settings, text)
-    except Exception as error:  # templates are programs, and raise what they like
-        roles = ", ".join(message["role"] for message in messages)
-        raise DataError(
-            f"the chat template of {tokenizer.name_or_path} raises {type(error).__name__} on messages of "
-            f"{roles}: {_one_line(error)}"
-        ) from error
-    if ignored:
+    text = write_chat(tokenizer, messages, settings)
+    if _ignores_system(tokenizer, messages, settings, text):
         raise DataError(
             f"the chat template of {tokenizer.name_or_path} ignores the system message "
             f"{messages[0]['content']!r:.60}: put it into the user's message (with data.format_prompt "
@@ -88,11 +80,23 @@ def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]],
     return text
 
 
-def write_chat(tokenizer: PreTrainedTokenizerBase, messages: list[Any], settings: Mapping[str, Any]) -> str:
-    """The text of a chat up to where the answer begins, as the template writes it; raises what the template raises."""
+def write_chat(
+    tokenizer: PreTrainedTokenizerBase, messages: list[Any], settings: Mapping[str, Any], begins: bool = True
+) -> str:
+    """The text of a chat as the template writes it; `begins`: up to where the answer begins.
+
+    Raises DataError saying what the template raises.
+    """
     if "strftime_now" in str(tokenizer.chat_template):
         settings = {"strftime_now": DATE.strftime} | dict(settings)
-    return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **settings))
+    try:
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=begins, **settings))
+    except Exception as error:  # templates are programs, and raise what they like
+        roles = ", ".join(message["role"] for message in messages)
+        raise DataError(
+            f"the chat template of {tokenizer.name_or_path} raises {type(error).__name__} on messages of "
+            f"{roles}: {' '.join(str(error).split())}"
+        ) from error
 
 
 def _ignores_system(
@@ -132,27 +136,21 @@ def odd_in_template(
     asked = [{"role": "user", "content": "a"}]
     answered = [*asked, {"role": "assistant", "content": "OMEGA"}]
     try:
-        begun, *whole = [
-            str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=begins, **settings))
-            for messages, begins in ((asked, True), (asked, False), (answered, False))
-        ]
-    except Exception as error:  # noqa: BLE001 (templates are programs, and raise what they like)
-        return [f"it raises {type(error).__name__} on a user's and an assistant's turn: {_one_line(error)}"]
+        begun, unbegun = (write_chat(tokenizer, asked, settings, begins) for begins in (True, False))
+        whole = write_chat(tokenizer, answered, settings, begins=False)
+    except DataError as error:
+        return [str(error).replace(f"the chat template of {tokenizer.name_or_path}", "it")]
     odd = []
-    if begun == whole[0]:
+    if begun == unbegun:
         odd.append("it begins no turn of the assistant (add_generation_prompt changes nothing): a model may go on with "
                    "the user's")  # fmt: skip
-    after = tokenizer(whole[1].rpartition("OMEGA")[2], add_special_tokens=False)["input_ids"]
+    after = tokenizer(whole.rpartition("OMEGA")[2], add_special_tokens=False)["input_ids"]
     if not set(after) & set(end_ids):
         ends = tokenizer.decode(after) if after else "nothing"
         names = ", ".join(map(repr, tokenizer.convert_ids_to_tokens(list(end_ids))))
         odd.append(f"it ends a turn with {ends!r}, which is not an end token ({names}): responses run to their limit. "
                    "Name it in the model's generation_config (eos_token_id), or take an instruct model")  # fmt: skip
     return odd
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
 
 
 FORMATS = {
@@ -214,5 +212,5 @@ def _written(config: DataConfig, tokenizer: PreTrainedTokenizerBase, system: str
     messages = [{"role": "system", "content": system}, *asked] if system else asked
     try:
         return write_chat(tokenizer, messages, config.chat_template_kwargs | settings)
-    except Exception:  # noqa: BLE001 (templates are programs, and raise what they like)
+    except DataError:
         return ""

@@ -98,27 +98,26 @@ class CheckReport:
 def check_rows(
     source: Source, split: str, config: DataConfig, needs: Needs = "answer",
     tokenizer: PreTrainedTokenizerBase | None = None, vision: bool = False, limit: int | None = None,
-    settings: str = "data", answer: str | None = None, begin: Begin | None = None,
+    answer: str | None = None, begin: Begin | None = None,
 ) -> CheckReport:  # fmt: skip
     """Check every row, or the first `limit`. Raises DataError if the source cannot be read at all, or the tokenizer
     has no usable chat template.
 
-    needs: what every row must have (`RewardConfig.needs`). vision: prompts hold images. settings: the prefix of the
-    settings that name columns, for messages. answer: reward.answer, where answers are read whatever the prompt says.
-    begin: of an environment, as for `load_problems`.
+    needs: what every row must have (`RewardConfig.needs`). vision: prompts hold images. answer: reward.answer, where
+    answers are read whatever the prompt says. begin: of an environment, as for `load_problems`.
     """
     raw, unreadable = read_readable(source, split, limit)
     raw = raw if begin is None else begin(raw, source, config)
     report = CheckReport(shown(source), len(raw) + len(unreadable))
     for line, what in unreadable.items():
         report.add(what, line)
-    for what in (absent := missing_columns(raw, config, needs, settings)):
+    for what in (absent := missing_columns(raw, config, needs)):
         report.add(what)
     if absent:
         return report
     if tokenizer is not None:
         check_template(tokenizer, config.chat_template_kwargs)
-    rows = list(each_row(raw, config, needs, settings, vision, tokenizer))
+    rows = list(each_row(raw, config, needs, vision, tokenizer))
     for row in rows:
         errors = [] if row.problem is None else _syntax_errors(row.problem)
         if row.problem is not None and not errors:

@@ -134,16 +134,13 @@ def load_train(
     begin: Begin | None = None,
 ) -> Problems:  # fmt: skip
     """The train set of the settings, as `load_problems` has it; of a curriculum, its levels `joined` by number."""
-
-    def load(one: Source) -> Problems:
-        return load_problems(one, config.train_split, config, tokenizer, needs, vision, config.limit, begin=begin)
-
-    if config.levels:
-        sets = {str(level): load(one) for level, one in enumerate(config.levels)}
-        whole = joined(sets)
-        assert whole is not None
-        return whole
-    return load(config.train)
+    named: dict[str, Source] = {str(level): one for level, one in enumerate(config.levels)} or {"": config.train}
+    whole = joined({
+        name: load_problems(one, config.train_split, config, tokenizer, needs, vision, config.limit, begin)
+        for name, one in named.items()
+    })  # fmt: skip
+    assert whole is not None
+    return whole
 
 
 def load_held_out(
@@ -153,11 +150,10 @@ def load_held_out(
     """The held-out sets of the settings by name ("": one without), each as `load_problems` has it."""
     return {
         name: load_problems(
-            each.source, each.split, config.with_columns_of(each), tokenizer, needs, vision,
-            settings=f"data.validation.{name or 'NAME'}", begin=begin,
+            each.source, each.split, config.with_columns_of(name), tokenizer, needs, vision, begin=begin
         )
         for name, each in config.held_out.items()
-    }  # fmt: skip
+    }
 
 
 def level_of(name: str) -> int:
@@ -184,20 +180,20 @@ def joined(sets: dict[str, Problems]) -> Problems | None:
 
 def load_problems(
     source: Source, split: str, config: DataConfig, tokenizer: PreTrainedTokenizerBase, needs: Needs = "answer",
-    vision: Vision | None = None, limit: int | None = None, settings: str = "data", begin: Begin | None = None,
+    vision: Vision | None = None, limit: int | None = None, begin: Begin | None = None,
 ) -> Problems:  # fmt: skip
     """Read, check and tokenise a data set. Raises DataError naming the row and what is wrong with it.
 
     needs: what every row must have (`RewardConfig.needs`). vision: for a vision-language model. limit: rows to read.
-    settings: the prefix of the settings that name columns, for errors. begin: what changes rows before they are checked
-    (an environment, which puts its first observation into their prompts).
+    begin: what changes rows before they are checked (an environment, which puts its first observation into their
+    prompts).
     """
     raw = read_rows(source, split, limit=limit)
     raw = raw if begin is None else begin(raw, source, config)
-    if absent := missing_columns(raw, config, needs, settings):
+    if absent := missing_columns(raw, config, needs):
         raise DataError(f"{shown(source)}: {absent[0]}")
     check_template(tokenizer, config.chat_template_kwargs)
-    rows = list(each_row(raw, config, needs, settings, vision is not None, tokenizer))
+    rows = list(each_row(raw, config, needs, vision is not None, tokenizer))
     for row in rows:
         if row.wrong:
             raise DataError(f"{place(source, row.line)}: {row.wrong[0]}")
@@ -283,11 +279,10 @@ class Row:
 
 
 def each_row(
-    raw: pd.DataFrame, config: DataConfig, needs: Needs, settings: str, vision: bool = False,
+    raw: pd.DataFrame, config: DataConfig, needs: Needs, vision: bool = False,
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> Iterator[Row]:  # fmt: skip
-    """Read every row. settings: the prefix of the settings that name columns. vision: prompts may show something.
-    tokenizer: has a chat template that writes the prompts."""
+    """Read every row. vision: prompts may show something. tokenizer: has a chat template that writes the prompts."""
     ids = (config.id_key, *(IDS if needs == "tests" else ()))  # published sets of code have ids of their own
     id_key = next((name for name in ids if name in raw), None)
     first_of: dict[str, int | str] = {}
@@ -302,7 +297,7 @@ def each_row(
         if needs == "tests":
             _read_code(row, values, config)
         else:
-            _read_answer(row, values, config, needs, settings)
+            _read_answer(row, values, config, needs)
         try:
             if row.asked is not None:
                 row.messages = conversation(spoken(row.asked) if vision else row.asked, config)
@@ -325,10 +320,10 @@ def _read_code(row: Row, values: dict[str, Any], config: DataConfig) -> None:
         row.asked, row.answer = row.problem.prompt, row.problem.solution or ""
 
 
-def _read_answer(row: Row, values: dict[str, Any], config: DataConfig, needs: Needs, settings: str) -> None:
+def _read_answer(row: Row, values: dict[str, Any], config: DataConfig, needs: Needs) -> None:
     row.asked = values[config.prompt_key]
     if is_missing(row.asked):
-        row.wrong.append(_null(config.prompt_key, f"{settings}.prompt_key"))
+        row.wrong.append(_null(config, "prompt_key"))
         row.asked = None
     if is_prompt_only(values, config, needs):
         return
@@ -340,7 +335,7 @@ def _read_answer(row: Row, values: dict[str, Any], config: DataConfig, needs: Ne
         return
     several = isinstance(row.answer, dict) or (isinstance(row.answer, list) and len(row.answer) != 1)
     if is_missing(row.answer):
-        row.wrong.append(_null(config.answer_key, f"{settings}.answer_key"))
+        row.wrong.append(_null(config, "answer_key"))
     elif not row.answer.strip() if isinstance(row.answer, str) else row.answer in ([], {}):
         row.wrong.append("the answer is empty")
     elif needs == "answer" and several:
@@ -349,21 +344,21 @@ def _read_answer(row: Row, values: dict[str, Any], config: DataConfig, needs: Ne
         row.left_out = why_ungradable(row.answer)
 
 
-def missing_columns(raw: pd.DataFrame, config: DataConfig, needs: Needs, settings: str) -> list[str]:
+def missing_columns(raw: pd.DataFrame, config: DataConfig, needs: Needs) -> list[str]:
     """What is wrong with the set as a whole: columns that no row has."""
     keys = {} if needs == "tests" else {"prompt_key": config.prompt_key}
     if keys and not is_prompt_only(raw, config, needs) and "reward_model" not in raw:
         keys["answer_key"] = config.answer_key
     there = ", ".join(map(str, raw.columns))
     return [
-        f"column {key!r} is missing (columns: {there}). Name it with {settings}.{setting}=…"
+        f"column {key!r} is missing (columns: {there}). Name it with {config.section}.{setting}=…"
         for setting, key in keys.items()
         if key not in raw
     ]
 
 
-def _null(key: str, setting: str) -> str:
-    return f"column {key!r} is missing or null. Name it with {setting}=…"
+def _null(config: DataConfig, setting: str) -> str:
+    return f"column {getattr(config, setting)!r} is missing or null. Name it with {config.section}.{setting}=…"
 
 
 def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:

@@ -4,8 +4,7 @@
 
 Nothing that was sampled is rendered again: a template that treats earlier answers differently from the last one (Qwen3
 drops their thoughts, Llama trims them) changes nothing here. Not covered: the first prompt (ares/data/problems.py),
-tools in prompts
-(ares/data/chats.py), what a response calls (ares/environments).
+tools in prompts (ares/data/chats.py), what a response calls (ares/environments).
 """
 
 import bisect
@@ -19,22 +18,20 @@ from transformers import AddedToken, PreTrainedTokenizerBase
 
 from ares.config import TEMPLATE_LENGTH, ConfigError
 from ares.data.chats import write_chat
+from ares.data.sources import DataError
 
 SAID = "It said,  so\n\nthat is what it said."
 """Stands for a response; upper and lower case, two spaces and an empty line show whether a template changes it."""
-SAID_IN_CALL = "what was said"
 CUT = "<|ares:cut|>"
 """Put inside the names of special tokens in foreign text, and taken out of its tokens again."""
-USER, TOOL, CALLED = "user", "tool", "called"
-"""How results of tools are shown: as a user's message, as messages of their own, as these after calls."""
 
 
 class TurnTemplate:
     """What a tokenizer's chat template writes after a response: its end, an observation, the next answer's beginning.
 
-    settings: data.chat_template_kwargs. Raises ConfigError if the template changes or drops what an assistant said, or
-    raises. A limit: where turns are marked by ordinary text (Llama-2's [INST], Zephyr's <|user|>), an observation that
-    holds the same text looks the same.
+    settings: data.chat_template_kwargs. Raises ConfigError if the template changes or drops what an assistant said, and
+    DataError if it raises. A limit: where turns are marked by ordinary text (Llama-2's [INST], Zephyr's <|user|>), an
+    observation that holds the same text looks the same.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any]):
@@ -43,9 +40,9 @@ class TurnTemplate:
         self._settings = {name: value for name, value in settings.items() if name != "tools"}
         if isinstance(tokenizer.chat_template, dict):  # Hermes and Command-R have a template of its own for tools
             self._settings["chat_template"] = tokenizer.get_chat_template(tools=settings.get("tools"))
-        self._ways: dict[int, str] = {}
+        self._knows_results: dict[int, bool] = {}
         self._template_markup: dict[tuple[int, int | None], list[int]] = {}
-        whole = self._render(["?"], USER)
+        whole = self._render(["?"], False)
         if whole.count(SAID) != 1:
             raise ConfigError(
                 f"{tokenizer.name_or_path}: the chat template changes what an assistant said (of {SAID!r} it makes "
@@ -84,20 +81,20 @@ class TurnTemplate:
             shown = max(0, shown - (len(ids) - room))
 
     def _suffix(self, texts: Sequence[str], calls: int, last_token: int | None) -> tuple[str, list[int]]:
-        way, expected = self._way(calls), self._expected(calls, last_token)
-        text, ids = self._continue(self._after(texts, way), last_token)
+        as_results, expected = self._shows_results(calls), self._expected(calls, last_token)
+        text, ids = self._continue(self._after(texts, as_results), last_token)
         # Few texts hold a special token. If one does, its name is cut; at last no two characters may join.
         for split in (functools.partial(self._markup_begins.sub, rf"\g<0>{CUT}"), CUT.join):
             if self._markup_in(ids) == expected:
                 break
-            ids = self._continue(self._after(list(map(split, texts)), way), last_token, is_cut=True)[1]
+            ids = self._continue(self._after(list(map(split, texts)), as_results), last_token, is_cut=True)[1]
         return text, ids
 
     def _expected(self, calls: int, last_token: int | None) -> list[int]:
         """The special tokens that the template itself writes."""
         key = calls, last_token
         if key not in self._template_markup:
-            after = self._after(list(map(str, range(max(calls, 1)))), self._way(calls))
+            after = self._after(list(map(str, range(max(calls, 1)))), self._shows_results(calls))
             self._template_markup[key] = self._markup_in(self._continue(after, last_token)[1])
         return self._template_markup[key]
 
@@ -130,66 +127,31 @@ class TurnTemplate:
     def _cut_id(self) -> int:
         return int(self._cutting_tokenizer.convert_tokens_to_ids(CUT))
 
-    def _way(self, calls: int) -> str:
-        """How as many results are shown; found once, on calls and results that stand for others."""
-        if calls not in self._ways:
-            ways = (TOOL, CALLED) if calls else ()
-            self._ways[calls] = next((way for way in ways if self._shows(calls, way)), USER)
-        return self._ways[calls]
+    def _shows_results(self, calls: int) -> bool:
+        """Whether as many results of tools are messages of their own, rather than one of a user; found out once."""
+        if calls not in self._knows_results:
+            results = [f"observation {number}." for number in range(calls)]
+            try:
+                after = self._after(results, True) if calls else ""
+            except DataError:  # of a role that the template does not know
+                after = ""
+            self._knows_results[calls] = bool(after) and all(after.count(result) == 1 for result in results)
+        return self._knows_results[calls]
 
-    def _shows(self, calls: int, way: str) -> bool:
-        results = [f"observation {number}." for number in range(calls)]
-        try:
-            after = self._after(results, way)
-        except ConfigError:  # of a role that the template does not know
-            return False
-        return bool(after) and all(after.count(result) == 1 for result in results)
+    def _after(self, texts: Sequence[str], as_results: bool) -> str:
+        """What is written after the answer that precedes observations."""
+        return self._render(texts, as_results).partition(SAID)[2]
 
-    def _after(self, texts: Sequence[str], way: str) -> str:
-        """What is written after the answer that precedes observations; "" if that place cannot be found."""
-        whole = self._render(texts, way)
-        if way != CALLED:
-            return whole.partition(SAID)[2]
-        # The calls stand for what a response wrote itself, up to the token by which an answer ends.
-        end = self._markup_begins.search(self._after(["?"], USER))
-        if end is None:
-            return ""
-        name = next(name for name in self._markup.values() if end.string.startswith(name, end.start()))
-        *said, after = whole.split(SAID_IN_CALL, len(texts))
-        _, found, rest = after.partition(name)
-        return found + rest if len(said) == len(texts) else ""
-
-    def _render(self, texts: Sequence[str], way: str) -> str:
-        said: dict[str, Any] = {"role": "assistant", "content": SAID}
+    def _render(self, texts: Sequence[str], as_results: bool) -> str:
+        said = {"role": "assistant", "content": SAID}
         shown = [{"role": "user", "content": texts[0] if len(texts) == 1 else _numbered(texts)}]
-        if way != USER:
+        if as_results:
             # Mistral's templates want ids of nine characters.
             shown = [
                 {"role": "tool", "name": "tool", "tool_call_id": f"call{number:05}", "content": text}
                 for number, text in enumerate(texts)
             ]
-        if way == CALLED:
-            arguments = {"said": SAID_IN_CALL}
-            said = {
-                "role": "assistant",
-                "content": "",
-                "tool_calls": [
-                    {
-                        "id": result["tool_call_id"],
-                        "type": "function",
-                        "function": {"name": "tool", "arguments": arguments},
-                    }
-                    for result in shown
-                ],
-            }
-        try:
-            return write_chat(self._tokenizer, [{"role": "user", "content": "?"}, said, *shown], self._settings)
-        except Exception as error:  # templates are programs, and raise what they like
-            roles = ", ".join(["user", "assistant", *(message["role"] for message in shown)])
-            raise ConfigError(
-                f"the chat template of {self._tokenizer.name_or_path} raises {type(error).__name__} on messages of "
-                f"{roles}: {' '.join(str(error).split())}"
-            ) from error
+        return write_chat(self._tokenizer, [{"role": "user", "content": "?"}, said, *shown], self._settings)
 
     def _shortened(self, texts: list[str], limit: int) -> list[str]:
         """Texts whose tokens add up to `limit`: shorter ones leave their share to longer ones."""

@@ -108,7 +108,7 @@ def _rows(name: str, suite: Suite, source: Source, limit: int | None) -> pd.Data
 
 def _read(raw: pd.DataFrame, columns: DataConfig) -> list[Row]:
     """Every row; of a published set one that is wrong is left out."""
-    rows = list(each_row(raw, columns, "tests", "data"))
+    rows = list(each_row(raw, columns, "tests"))
     for row in rows:
         row.left_out = row.left_out or next(iter(row.wrong), "")
     return rows

@@ -133,8 +133,7 @@ def _looked_at(config: "Config", model: str | None, against: list[str]) -> "Chec
         for number, odd in enumerate(odd_in_template(tokenizer, data.chat_template_kwargs, ends), 1):
             report.counted[f"chat template, {number}"] = odd
     for name, each in data.held_out.items():
-        columns, of = data.with_columns_of(each), f"data.validation.{name or 'NAME'}"
-        held_out = check_rows(each.source, each.split, columns, needs, None, vision, settings=of, **how)
+        held_out = check_rows(each.source, each.split, data.with_columns_of(name), needs, None, vision, **how)
         compare_with_held_out(report, held_out, name, data.drop_shared)
         if report.problems:
             find_overlaps(report, held_out, name)

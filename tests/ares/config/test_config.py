@@ -243,7 +243,7 @@ def test_a_source_is_a_text_a_list_or_held_out_sets_by_name(profile: Any) -> Non
     assert {name: each.split for name, each in data.held_out.items()} == {"aime": "validation", "own": "dev"}
     assert data.train == ["a.jsonl", "b/*.csv"]
     assert (data.held_out["aime"].source, data.held_out["own"].prompt_key) == ("a@b.jsonl", "q")
-    own = data.with_columns_of(data.held_out["own"])
+    own = data.with_columns_of("own")
     assert (own.prompt_key, own.answer_key) == ("q", "answer")
     dotted = ["data.validation=null", "data.validation.own.source=*.csv", "data.validation.own.prompt_key=no"]
     named = load("tiny-math", dotted).data.held_out["own"]

@@ -93,7 +93,7 @@ PUBLISHED = {
     "granite": Published("<|end_of_text|> <|start_of_role|> <|end_of_role|> <|tool_call|>", tools="tool"),
     "hermes3": Published(IM + " <|begin_of_text|>", "<|begin_of_text|>", tools="tool"),
     "internlm2": Published("<|im_end|> <|im_start|> </s> <s>", "<s>", "pieces", tools="tool"),
-    "minimax_m2": Published("[e~[ ]~b] ]~!b[", added="<think> </think>", tools="called", opening="<think>"),
+    "minimax_m2": Published("[e~[ ]~b] ]~!b[", added="<think> </think>", opening="<think>"),
 }
 
 
