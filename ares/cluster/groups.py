@@ -93,8 +93,7 @@ class LearnerGroup(_Group):
 
         await self.started()
         async with self._patience.waiting("update", name_of(self.actors[0])) as came:
-            result: UpdateResult = (await _all([of_one(actor) for actor in self.actors]))[0]
-        return result
+            return (await _all([of_one(actor) for actor in self.actors]))[0]
 
     def weights(self) -> Any:
         """A reference to the policy's weights, which never pass through this process."""

@@ -1,6 +1,6 @@
 """The section `algorithm`: the settings of the mathematics, and what is known of the extensions that they name."""
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from algorithms.settings import (
     AdvantageSettings,
@@ -30,12 +30,11 @@ class KLConfig(KLSettings):
 
     def make_controller(self) -> "KLController":
         """The controller that sees whole batches; fixed if the configured one works inside the loss."""
-        controller = KL_CONTROLLERS.implementation("fixed")(self) if self.in_loss else KL_CONTROLLERS.make(self)
-        return cast("KLController", controller)
+        return KL_CONTROLLERS.implementation("fixed")(self) if self.in_loss else KL_CONTROLLERS.make(self)
 
     def make_loss_controller(self) -> "KLController | None":
         """The controller that the learner updates every optimiser step; its coefficients multiply the fixed one's."""
-        return cast("KLController", KL_CONTROLLERS.make(self)) if self.in_loss else None
+        return KL_CONTROLLERS.make(self) if self.in_loss else None
 
 
 class AdvantageConfig(AdvantageSettings):

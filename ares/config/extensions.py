@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -99,7 +99,7 @@ class Kind:
         if model is None:
             if section.settings:
                 raise ConfigError(f"{where}: {name} has no settings of its own (given: {', '.join(section.settings)})")
-            return cast(BaseModel, section)
+            return section
         if model.model_config.get("extra") != "forbid":
             raise ConfigError(
                 f"{self.setting}={name}: Settings must derive from ares.config.Strict, to refuse misspelt ones"

@@ -36,7 +36,6 @@ class DiffusionEngine(ModelEngine):
         ends = end_ids if pad_id is None else end_ids | {pad_id}
         self.end_ids = torch.tensor(sorted(ends), dtype=torch.long, device=self.device)
         self.pad_id = pad_id or 0
-        self.version: int | None = None
 
     @classmethod
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "DiffusionEngine":

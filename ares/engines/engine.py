@@ -8,12 +8,14 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from ares.config import Config
@@ -67,7 +69,7 @@ class Completion:
 class Engine(ABC):
     """What every engine implements."""
 
-    version: int | None
+    version: int | None = None
     """Policy version of the current weights; None before any were loaded."""
 
     @classmethod
@@ -152,13 +154,9 @@ def end_token_ids(model_path: str, tokenizer: PreTrainedTokenizerBase) -> set[in
 
 def left_padded(prompts: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
     """Token ids, left-padded to the longest prompt, and their attention mask: int64 [B, P] each."""
-    longest = max(map(len, prompts))
-    ids = np.full((len(prompts), longest), pad_id)
-    mask = np.zeros((len(prompts), longest), dtype=np.int64)
-    for row, prompt in enumerate(prompts):
-        ids[row, longest - len(prompt) :] = prompt
-        mask[row, longest - len(prompt) :] = 1
-    return torch.from_numpy(ids), torch.from_numpy(mask)
+    pad = partial(pad_sequence, batch_first=True, padding_side="left")
+    rows = [torch.tensor(prompt, dtype=torch.long) for prompt in prompts]
+    return pad(rows, padding_value=pad_id), pad([torch.ones_like(row) for row in rows])
 
 
 def device_of(config: Config) -> str:

@@ -39,7 +39,6 @@ class TransformersEngine(ModelEngine):
         self.tokenizer = tokenizer
         self.never: Tensor | None = None
         """Added to the logits [V], to exclude tokens; None: nothing."""
-        self.version: int | None = None
 
     @classmethod
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "TransformersEngine":
@@ -135,8 +134,7 @@ class Decoding:
 
     def _logits(self, mask: Tensor, inputs: dict[str, Tensor]) -> Tensor:
         passed = self.model(attention_mask=mask, past_key_values=self.cache, use_cache=True, logits_to_keep=1, **inputs)
-        logits: Tensor = passed.logits[:, -1]
-        return logits
+        return passed.logits[:, -1]
 
 
 class _Responses:

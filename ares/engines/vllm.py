@@ -74,7 +74,6 @@ class VllmEngine(Engine):
             **({} if self.reader is None else _picture_options(self.reader, settings.images)),
         )
         self._asleep = False
-        self.version: int | None = None
 
     @classmethod
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "VllmEngine":

@@ -22,18 +22,12 @@ if TYPE_CHECKING:
         p_of_draws,
         p_of_t,
         spread_of,
-        t_quantile,
     )
-
-__all__ = [
-    "CHUNK", "DRAWS", "LEVEL", "SUITES", "Estimate", "Evaluation", "EvaluationRequest", "estimate", "finish",
-    "p_of_draws", "p_of_t", "policy_of", "spread_of", "t_quantile",
-]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """Load what needs torch or scipy lazily: a worker that reads the form of `ares-eval` needs neither."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = {"finish": "estimates", "Evaluation": "evaluation", "policy_of": "evaluation"}.get(name, "paired")
-    return getattr(import_module(f"{__name__}.{module}"), name)
+    for module in ("paired", "evaluation", "estimates"):
+        if hasattr(found := import_module(f"{__name__}.{module}"), name):
+            return getattr(found, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

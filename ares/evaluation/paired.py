@@ -41,7 +41,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     mean = float(np.mean(values))
     if len(values) < 2:
         return Estimate(mean, None, None, len(values))
-    half = t_quantile(len(values)) * spread_of(values) / math.sqrt(len(values))
+    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1)) * spread_of(values) / math.sqrt(len(values))
     return Estimate(mean, mean - half, mean + half, len(values))
 
 
@@ -53,11 +53,6 @@ def spread_of(values: Sequence[float]) -> float:
     if np.ptp(values) <= max(ROUNDING, RELATIVE * float(np.max(np.abs(values)))):
         return 0.0
     return float(np.std(values, ddof=1))
-
-
-def t_quantile(count: int) -> float:
-    """The .975 quantile of t with count − 1 degrees of freedom."""
-    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, count - 1))
 
 
 def p_of_t(mean: float, spread: float, count: int) -> float | None:

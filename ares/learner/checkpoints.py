@@ -5,7 +5,6 @@ covered: the content of a checkpoint (ares/learner/learner.py), atomic writes an
 """
 
 import errno
-import json
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 POLICY, ADAPTERS, REFERENCE, CRITIC = "policy", "adapters", "reference", "critic"
 OPTIMIZER, CRITIC_OPTIMIZER = "optimizer", "critic-optimizer"
 COUNTERS = "learner.json"
+"""Of training steps and optimiser steps."""
 
 
 def whole(tensor: Tensor, wait: bool = True) -> Tensor:
@@ -49,17 +49,6 @@ def check_finite(tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
 def trained(model: torch.nn.Module) -> dict[str, Tensor]:
     """A model's trainable parameters by name."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-
-
-def write_counters(folder: Path, counters: Mapping[str, int]) -> None:
-    """Write a learner's counters."""
-    (folder / COUNTERS).write_text(json.dumps(counters))
-
-
-def read_counters(folder: Path) -> dict[str, int]:
-    """Read what `write_counters` wrote."""
-    counters: dict[str, int] = json.loads((folder / COUNTERS).read_text())
-    return counters
 
 
 def write(folder: Path | None, name: str, tensors: Mapping[str, Tensor]) -> None:

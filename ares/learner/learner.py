@@ -5,6 +5,7 @@ loss, GAE's critic, skipping non-finite updates, checkpoints; several ranks that
 sharded weights (ares/models/sharding.py). Plain torch and transformers: no Ray, no Prefect.
 """
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,10 +33,14 @@ from ares.models import (
     Pass,
     PolicyModel,
     ReferenceModel,
+    WithoutAdapters,
+    add_adapters,
     load_model,
+    merged_weights,
     micro_batches,
     persistent_buffers,
     return_free_memory,
+    shard,
     warn_of_memory,
 )
 
@@ -64,8 +69,6 @@ class Learner:
         self.reference: ReferenceModel | None = None
         of_reference = config.model_copy(update={"model": config.model.of_reference})
         if config.model.lora is not None:
-            from ares.models import WithoutAdapters, add_adapters  # peft takes half a second to import
-
             add_adapters(self.policy.model, config.model)
         if kl.placement != "none" and config.model.lora is not None and config.model.reference is None:
             self.reference = WithoutAdapters(self.policy)
@@ -87,8 +90,6 @@ class Learner:
         self._release_memory()
 
     def _shard(self) -> None:
-        from ares.models import shard
-
         shard(self.policy.whole, self.policy.model, self.device)
         own = self.config.model.lora is not None and self.config.model.reference is None
         if self.reference is not None and not own:  # with adapters it is the policy
@@ -124,8 +125,7 @@ class Learner:
             own = self.policy.token_log_probs(part, temperature)
             values = {"old_log_probs": own.log_probs, "entropies": own.entropies}
             if self.reference is not None:
-                theirs = own if self._is_reference else self.reference.token_log_probs(part, temperature)
-                values["ref_log_probs"] = theirs.log_probs
+                values["ref_log_probs"] = self.reference.token_log_probs(part, temperature).log_probs
                 if exact_kl:
                     values["exact_kl"] = self.policy.exact_kl(self.reference, part, temperature)
             if self.critic is not None:
@@ -149,13 +149,6 @@ class Learner:
         for name in names:
             self.ranks.sum(fields[name])  # a row is zero on every rank but one
         return fields
-
-    @property
-    def _is_reference(self) -> bool:
-        """Whether the reference would give the policy's log-probs, bit for bit: before the first update, in float32,
-        without adapters, whose zeros the policy adds."""
-        model = self.config.model
-        return self.version == 0 and model.dtype == "float32" and model.lora is None and model.reference is None
 
     @torch.no_grad()
     def mismatch(self, batch: DataProto, temperature: float) -> dict[str, float]:
@@ -346,8 +339,6 @@ class Learner:
 
     def _policy_weights(self) -> Iterator[tuple[str, Tensor]]:
         if self.config.model.lora is not None:
-            from ares.models import merged_weights
-
             return merged_weights(self.policy.model)
         return self.policy.model.named_parameters()
 
@@ -399,7 +390,8 @@ class Learner:
         for name, named in (tensors | moments).items():
             checkpoints.write(folder, name, named)
         if folder is not None:
-            checkpoints.write_counters(folder, {"version": self.version, "optimizer_steps": self.optimizer_steps})
+            counters = {"version": self.version, "optimizer_steps": self.optimizer_steps}
+            (folder / checkpoints.COUNTERS).write_text(json.dumps(counters))
         self._release_memory()
 
     def load(self, folder: Path) -> None:
@@ -415,7 +407,7 @@ class Learner:
         if self.config.algorithm.kl.reference_sync is not None and self.reference is not None:
             moved = dict(self.reference.model.named_parameters())
             checkpoints.read_into(folder, checkpoints.REFERENCE, moved)
-        counters = checkpoints.read_counters(folder)
+        counters = json.loads((folder / checkpoints.COUNTERS).read_text())
         self.version, self.optimizer_steps = counters["version"], counters["optimizer_steps"]
         self._move_moments(torch.device("cpu"))
         self._release_memory()

@@ -64,8 +64,7 @@ class MicroBatch:
         self.row_kl = torch.zeros(len(full))
 
     def __getitem__(self, name: str) -> Tensor:
-        columns: Tensor = self.tensors[name][:, : self._keep]
-        return columns
+        return self.tensors[name][:, : self._keep]
 
     def columns(self, values: Tensor) -> Tensor:
         """Values of the response tokens, row after row, as [B, L] with zeros elsewhere; keeps the gradient."""

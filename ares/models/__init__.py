@@ -7,11 +7,18 @@ Covered: causal, masked-diffusion and vision-language models behind one interfac
 from ares.models.architecture import ModelError, check_architecture
 from ares.models.causal import Critic, LanguageModel
 from ares.models.kinds import load_model
-from ares.models.lora import WithoutAdapters, adapted_layers, add_adapters, merged_weights, peft_settings
+from ares.models.lora import (
+    ReferenceModel,
+    WithoutAdapters,
+    adapted_layers,
+    add_adapters,
+    merged_weights,
+    peft_settings,
+)
 from ares.models.masked_diffusion import empty_model
 from ares.models.memory import naming_settings, return_free_memory, settings_against, warn_of_memory
 from ares.models.packing import RowSizes, micro_batches, share_rows
-from ares.models.policy_model import Pass, PolicyModel, ReferenceModel
+from ares.models.policy_model import Pass, PolicyModel
 from ares.models.sharding import shard
 from ares.models.transformers_internals import growing_cache
 from ares.models.vision_language import Pictures, VisionInputs, VisionLanguageModel, never_sampled, placeholder_ids

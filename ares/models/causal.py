@@ -18,9 +18,10 @@ from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
 from ares.models.architecture import ModelError, logit_scale, read_settings, refuse_softcaps
+from ares.models.lora import ReferenceModel
 from ares.models.packed_attention import can_regroup, narrow_windows, no_mask, regroup
 from ares.models.packing import Layout, RowSizes, layout
-from ares.models.policy_model import Pass, PolicyModel, ReferenceModel, TokenLogProbs
+from ares.models.policy_model import Pass, PolicyModel, TokenLogProbs
 from ares.models.sharding import GatheredModel
 from ares.models.weights import read_weights
 
@@ -28,7 +29,53 @@ Decode = Callable[..., Tensor]
 """(ids [sequences, width], layout, batch) → hidden states [sequences, width, H]; rows do not attend to each other."""
 
 
-class LanguageModel(PolicyModel):
+class PackedDecoder:
+    """A transformers decoder through which rows pass in one sequence where that is exact (`packs`)."""
+
+    decoder: Any
+    compute_dtype: torch.dtype
+    packs: bool
+
+    def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
+        """Hidden states [sequences, width, H] of laid-out rows, ids [sequences, width]."""
+        where = {}
+        if laid.blocks:
+            where = {"position_ids": laid.position_ids(), "attention_mask": no_mask(ids.device), "layout": laid}
+        return self.decoder(input_ids=ids, use_cache=False, **where).last_hidden_state
+
+    def row_sizes(self, batch: DataProto | Pass) -> RowSizes:
+        """Sizes of the rows of a batch or a pass: prompts [B, P], attention_mask [B, P+L]; consecutive rows may share a
+        prompt."""
+        tensors = batch.batch if isinstance(batch, DataProto) else batch
+        prompts, attention_mask = tensors["prompts"], tensors["attention_mask"]
+        shown = attention_mask[:, : prompts.shape[1]]
+        other = torch.ones(len(prompts), dtype=torch.bool, device=prompts.device)
+        other[1:] = ((prompts[1:] != prompts[:-1]) | (shown[1:] != shown[:-1])).any(1)
+        return RowSizes(attention_mask.sum(1), shown.sum(1), other.cumsum(0))
+
+    def response_hidden(self, batch: Pass) -> Tensor:
+        """Hidden states that predict the response tokens, row after row: [N, H].
+
+        batch: prompts [B, P] (left-padded), responses [B, L] (right-padded), attention_mask [B, P+L], response_mask
+        [B, L].
+        """
+        sizes, mask = self.row_sizes(batch), batch["attention_mask"].bool()
+        # On the CPU: it depends on many small sizes, and a GPU would be waited for each time.
+        laid = layout(sizes.to("cpu"), self.packs).to(mask.device)
+        ids = torch.zeros(laid.sequences * laid.width, dtype=torch.long, device=mask.device)
+        ids[laid.place] = torch.cat([batch["prompts"], batch["responses"]], 1)[mask]
+        # The response's tokens are the row's last (its mask may leave some of them out).
+        response = batch["attention_mask"][:, batch["prompts"].shape[1] :].sum(1)
+        # Index of the response token that each token predicts:
+        offset = laid.position - (sizes.tokens - response)[laid.row] + 1
+        predicts = (offset >= 0) & (offset < response[laid.row])
+        wanted = batch["response_mask"].bool()[laid.row[predicts], offset[predicts]]
+        chosen = laid.place[predicts][wanted]  # indexing by a mask waits for the GPU, so before the pass
+        with torch.autocast(mask.device.type, torch.bfloat16, enabled=self.compute_dtype is torch.bfloat16):
+            return self.decode(ids.view(laid.sequences, laid.width), laid, batch).flatten(0, 1)[chosen]
+
+
+class LanguageModel(PackedDecoder, PolicyModel):
     """A transformers causal LM split into decoder and head."""
 
     def __init__(self, model: Any, compute_dtype: torch.dtype) -> None:
@@ -74,23 +121,13 @@ class LanguageModel(PolicyModel):
 
     def _log_probs_and_entropies(self, batch: Pass, temperature: float) -> tuple[Tensor, Tensor]:
         targets = batch["responses"][batch["response_mask"].bool()]
-        hidden = self._response_hidden(batch)
+        hidden = self.response_hidden(batch).to(self.compute_dtype)
         weight = self.head.weight.to(self.compute_dtype)
-        hidden = hidden.to(self.compute_dtype)
         return logprobs_and_entropy(hidden, weight, targets, self.head_bias(), temperature / self.logit_scale)
-
-    def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
-        """Hidden states of laid-out rows, as text_decode's."""
-        return text_decode(self.decoder, ids, laid)
 
     def head_bias(self) -> Tensor | None:
         """The head's bias [V], in the type it computes in."""
         return None if self.head.bias is None else self.head.bias.to(self.compute_dtype)
-
-    def row_sizes(self, batch: DataProto | Pass) -> RowSizes:
-        """Sizes of the rows of a batch or a pass: prompts [B, P], attention_mask [B, P+L]."""
-        tensors = batch.batch if isinstance(batch, DataProto) else batch
-        return row_sizes(tensors["prompts"], tensors["attention_mask"])
 
     def exact_kl(self, reference: ReferenceModel, batch: Pass, temperature: float) -> Tensor:
         """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
@@ -100,16 +137,13 @@ class LanguageModel(PolicyModel):
 
     def scored(self, batch: Pass) -> tuple[Tensor, Tensor]:
         """Hidden states of the response tokens and a weight whose product is their logits, bias included."""
-        hidden, bias = self._response_hidden(batch), self.head_bias()
+        hidden, bias = self.response_hidden(batch), self.head_bias()
         if bias is None:
             return hidden, self.head.weight
         return nn.functional.pad(hidden, (0, 1), value=1.0), torch.cat([self.head.weight, bias[:, None]], 1)
 
-    def _response_hidden(self, batch: Pass) -> Tensor:
-        return response_hidden(self.decode, batch, self.row_sizes(batch), self.packs, self.compute_dtype)
 
-
-class Critic(nn.Module):
+class Critic(PackedDecoder, nn.Module):
     """A value model: the policy's initial decoder with a linear head that starts at zero."""
 
     def __init__(self, config: ModelConfig, device: torch.device) -> None:
@@ -122,53 +156,9 @@ class Critic(nn.Module):
         self.to(device)
         self.packs, _ = prepare_packing(self.decoder, self.decode, self.decoder.get_input_embeddings().num_embeddings)
 
-    def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
-        """Hidden states of laid-out rows, as text_decode's."""
-        return text_decode(self.decoder, ids, laid)
-
-    def values(self, batch: Any) -> Tensor:
+    def values(self, batch: Pass) -> Tensor:
         """Value before each response token: [N], row after row."""
-        sizes = row_sizes(batch["prompts"], batch["attention_mask"])
-        hidden = response_hidden(self.decode, batch, sizes, self.packs, self.compute_dtype)
-        return self.head(hidden.float())[:, 0]
-
-
-def text_decode(decoder: Any, ids: Tensor, laid: Layout) -> Tensor:
-    """Hidden states [sequences, width, H] that a transformers decoder has for ids [sequences, width]."""
-    where = {}
-    if laid.blocks:
-        where = {"position_ids": laid.position_ids(), "attention_mask": no_mask(ids.device), "layout": laid}
-    return decoder(input_ids=ids, use_cache=False, **where).last_hidden_state
-
-
-def row_sizes(prompts: Tensor, attention_mask: Tensor) -> RowSizes:
-    """Sizes of rows with these prompts [B, P] and tokens [B, P+L]; consecutive rows may share a prompt."""
-    shown = attention_mask[:, : prompts.shape[1]]
-    other = torch.ones(len(prompts), dtype=torch.bool, device=prompts.device)
-    other[1:] = ((prompts[1:] != prompts[:-1]) | (shown[1:] != shown[:-1])).any(1)
-    return RowSizes(attention_mask.sum(1), shown.sum(1), other.cumsum(0))
-
-
-def response_hidden(decode: Decode, batch: Any, sizes: RowSizes, pack: bool, dtype: torch.dtype) -> Tensor:
-    """Hidden states that predict the response tokens, row after row: [N, H].
-
-    batch: prompts [B, P] (left-padded), responses [B, L] (right-padded), attention_mask [B, P+L], response_mask [B, L].
-    `pack`: pack the rows into one sequence (`prepare_packing` says whether the decoder allows it). dtype: of products.
-    """
-    mask = batch["attention_mask"].bool()
-    # On the CPU: it depends on many small sizes, and a GPU would be waited for each time.
-    laid = layout(sizes.to("cpu"), pack).to(mask.device)
-    ids = torch.zeros(laid.sequences * laid.width, dtype=torch.long, device=mask.device)
-    ids[laid.place] = torch.cat([batch["prompts"], batch["responses"]], 1)[mask]
-    # The response's tokens are the row's last (its mask may leave some of them out).
-    response = batch["attention_mask"][:, batch["prompts"].shape[1] :].sum(1)
-    # Index of the response token that each token predicts:
-    offset = laid.position - (sizes.tokens - response)[laid.row] + 1
-    predicts = (offset >= 0) & (offset < response[laid.row])
-    wanted = batch["response_mask"].bool()[laid.row[predicts], offset[predicts]]
-    chosen = laid.place[predicts][wanted]  # indexing by a mask waits for the GPU, so before the pass
-    with torch.autocast(mask.device.type, torch.bfloat16, enabled=dtype is torch.bfloat16):
-        return decode(ids.view(laid.sequences, laid.width), laid, batch).flatten(0, 1)[chosen]
+        return self.head(self.response_hidden(batch).float())[:, 0]
 
 
 LARGE_LOGIT = 1e3

@@ -123,3 +123,7 @@ class WithoutAdapters:
         """The policy's, without its adapters."""
         with adapters_off(self.policy.model):
             return self.policy.scored(batch)
+
+
+ReferenceModel = PolicyModel | WithoutAdapters
+"""What a policy is compared with: never trained."""

@@ -51,12 +51,10 @@ class MaskedLanguageModel(PolicyModel):
         model.to(device)
         set_mode(model, config)
         for what in ("get_decoder", "get_output_embeddings"):
-            if getattr(model, what, lambda: None)() is None:
-                raise ModelError(f"{config.path}: {type(model).__name__} has no {what}(), so its head cannot be found")
-        if model.get_decoder() is model:
-            raise ModelError(
-                f"{config.path}: {type(model).__name__}.get_decoder() gives no decoder without the output head"
-            )
+            if getattr(model, what, lambda: None)() in (None, model):
+                raise ModelError(
+                    f"{config.path}: {type(model).__name__}.{what}() does not tell decoder and output head apart"
+                )
         loaded = cls(model, getattr(torch, config.dtype), mask_token_id(settings, config.path), config.mask_estimate)
         loaded._check_shape(config.path)
         return loaded
@@ -145,12 +143,7 @@ class MaskedLanguageModel(PolicyModel):
 
     def _check_shape(self, path: str) -> None:
         """Raise ModelError for models whose log-probs would be silently wrong: transformed logits, causal attention."""
-
-        def hidden(ids: Tensor) -> Tensor:
-            states: Tensor = self.decoder(input_ids=ids).last_hidden_state
-            return states
-
-        check_head(self.model, self.head, hidden, path, scaled=False)
+        check_head(self.model, self.head, lambda ids: self.decoder(input_ids=ids).last_hidden_state, path, scaled=False)
         ids = torch.arange(4, device=self.head.weight.device)[None]
         other = ids.clone()
         other[0, -1] = 5

@@ -6,7 +6,7 @@ Not covered: the families (the modules beside this one), their table (ares/model
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +15,11 @@ from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
 from ares.models.packing import RowSizes
 
+if TYPE_CHECKING:
+    from ares.models.lora import ReferenceModel
 
-class Pass(Protocol):
-    """A micro-batch as a model takes it: tensors by name and, for vision-language models, pictures."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
-
-    def keys(self) -> Any: ...
+Pass = Any
+"""A micro-batch as a model takes it: tensors by name and, for vision-language models, pictures."""
 
 
 @dataclass
@@ -32,28 +30,13 @@ class TokenLogProbs:
     entropies: Tensor
 
 
-class ReferenceModel(Protocol):
-    """What a policy is compared with: never trained."""
+class PolicyModel(ABC):
+    """A model that is trained, or `frozen` to be a reference: float32 weights, computing in `compute_dtype`."""
 
     model: Any
     """The transformers model."""
-
-    @property
-    def whole(self) -> nn.Module:
-        """The module whose weights are spread over ranks (learner.sharded)."""
-
-    def token_log_probs(self, batch: Pass, temperature: float) -> TokenLogProbs:
-        """Log-prob of each response token and entropy of its distribution (nats), at a temperature."""
-
-    def scored(self, batch: Pass) -> tuple[Tensor, Tensor]:
-        """Hidden states [N, H] of the response tokens and a weight [V, H] whose product is their logits."""
-
-
-class PolicyModel(ABC):
-    """A model that is trained: float32 weights, computing in `compute_dtype`. It is a ReferenceModel, too."""
-
-    model: Any
     whole: nn.Module
+    """The module whose weights are spread over ranks (learner.sharded)."""
     head: Any
     """The output head."""
     compute_dtype: torch.dtype
@@ -83,18 +66,18 @@ class PolicyModel(ABC):
 
     def on_device(self, rows: DataProto) -> Pass:
         """Rows as `token_log_probs` takes them: tensors by name."""
-        tensors: Pass = rows.batch.to(self.head.weight.device)
-        return tensors
+        return rows.batch.to(self.head.weight.device)
 
     @abstractmethod
     def token_log_probs(self, batch: Pass, temperature: float) -> TokenLogProbs:
         """Log-prob of each response token and entropy of its distribution (nats), at a temperature."""
 
     def scored(self, batch: Pass) -> tuple[Tensor, Tensor]:
-        """As of a ReferenceModel. Families without one distribution a token have none: the configuration refuses it."""
+        """Hidden states [N, H] of the response tokens and a weight [V, H] whose product is their logits. Families
+        without one distribution a token have none: the configuration refuses it."""
         raise NotImplementedError
 
-    def exact_kl(self, reference: ReferenceModel, batch: Pass, temperature: float) -> Tensor:
+    def exact_kl(self, reference: "ReferenceModel", batch: Pass, temperature: float) -> Tensor:
         """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
         raise NotImplementedError
 

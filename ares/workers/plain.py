@@ -89,8 +89,7 @@ class PlainLearner(_Plain):
             if progress is not None and isinstance(part, int):
                 progress(part)
 
-        result: UpdateResult = (await self.stream(count, "update", batch, beta))[-1]
-        return result
+        return (await self.stream(count, "update", batch, beta))[-1]
 
     def weights(self) -> Any:
         """The weights, which the engine copies before the next update; copies where it may load them later

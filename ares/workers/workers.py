@@ -71,24 +71,19 @@ class Workers(ABC):
     async def _sample(self, version: int, *asked: Any) -> pd.DataFrame:
         async with self._sampling:
             engine = await self._engine_at(version)
-            answers: pd.DataFrame = await engine.generate(*asked)
-            return answers
+            return await engine.generate(*asked)
 
     async def experience(self, version: int, batch: Ref, target: str) -> Ref:
         """Write log-probs, entropies and values of a batch under the policy of a version to `target`."""
-        measured: Ref = await self._persistently("learner", self._ask_learner, version, "experience", batch, target)
-        return measured
+        return await self._persistently("learner", self._ask_learner, version, "experience", batch, target)
 
     async def mismatch(self, version: int, rows: DataProto, temperature: float) -> dict[str, float]:
         """How far the log-probs of a version's policy are from those that rows were sampled with."""
-        asked = (version, "mismatch", rows, temperature)
-        measured: dict[str, float] = await self._persistently("learner", self._ask_learner, *asked)
-        return measured
+        return await self._persistently("learner", self._ask_learner, version, "mismatch", rows, temperature)
 
     async def save(self, version: int, target: str) -> Ref:
         """Write the checkpoint of a version."""
-        saved: Ref = await self._persistently("learner", self._ask_learner, version, "save", target)
-        return saved
+        return await self._persistently("learner", self._ask_learner, version, "save", target)
 
     async def _ask_learner(self, version: int, method: str, *arguments: Any) -> Any:
         async with self._learning:

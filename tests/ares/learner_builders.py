@@ -45,7 +45,8 @@ def save_in_parts(of: Learner, folder: Path) -> None:
                     offsets[key] = {"saved_offsets": first + [0] * (tensor.ndim - 1)}
             file = folder / name / f"shard-{rank}.safetensors"
             save_file(parts, file, {"DCP_SHARDING_INFO": json.dumps(offsets)})
-    checkpoints.write_counters(folder, {"version": of.version, "optimizer_steps": of.optimizer_steps})
+    counters = {"version": of.version, "optimizer_steps": of.optimizer_steps}
+    (folder / checkpoints.COUNTERS).write_text(json.dumps(counters))
 
 
 def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:

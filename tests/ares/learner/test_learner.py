@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -43,21 +42,6 @@ def test_before_the_first_update_policy_and_reference_agree() -> None:
         fields.tensor("exact_kl"), torch.zeros_like(fields.tensor("exact_kl")), atol=1e-6, rtol=0
     )
     assert (fields.tensor("values") == 0).all()
-
-
-@pytest.mark.parametrize(("asks", "settings"), [(False, []), (True, ["model.dtype=bfloat16"])])
-def test_before_the_first_update_the_reference_says_what_the_policy_has_said(asks: bool, settings: list[str]) -> None:
-    new, later = learner(*settings), learner(*settings)
-    later.version = 1  # its weights are the same, but nobody knows
-    calls = []
-    for each in (new, later):
-        assert each.reference is not None
-        monitored = Mock(wraps=each.reference.token_log_probs)
-        calls.append(monitored)
-        each.reference.token_log_probs = monitored  # type: ignore[method-assign]
-    told = [experienced(each, sampled()).tensor("ref_log_probs") for each in (new, later)]
-    assert torch.equal(*told)
-    assert [call.called for call in calls] == [asks, True]
 
 
 def test_an_update_moves_the_policy_and_leaves_the_reference() -> None:

@@ -75,6 +75,9 @@ def test_in_bfloat16_policy_and_reference_are_the_model_but_for_rounding(name: s
         expected, _ = naive(plain(folder), batch, 1.0)
         own = policy.token_log_probs(batch, 1.0).log_probs
         theirs = policy.frozen().token_log_probs(batch, 1.0).log_probs
+    weights = list(policy.model.parameters())  # and no buffer: rounded rotary ones would make wrong angles
+    assert {each.dtype for each in weights} == {torch.bfloat16}
+    assert not any(each.requires_grad for each in weights)
     for actual in (own, theirs):
         assert float((actual - expected).abs().mean()) < ROUNDING
     assert float((own - theirs).abs().mean()) < ROUNDING
