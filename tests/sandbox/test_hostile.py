@@ -31,17 +31,25 @@ class Listeners:
 
     def __init__(self) -> None:
         self._sockets: dict[str, socket.socket] = {}
-        for name, family, kind, address in (
-            ("tcp", socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 47011)),
-            ("udp", socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 47011)),
-            ("unix stream", socket.AF_UNIX, socket.SOCK_STREAM, "\0sbx_probe"),
-            ("unix datagram", socket.AF_UNIX, socket.SOCK_DGRAM, "\0sbx_probe_datagram"),
+        self.port = 0  # then one that is free
+        self.name = f"sbx_probe_{os.getpid()}"
+        for name, family, kind in (
+            ("tcp", socket.AF_INET, socket.SOCK_STREAM),
+            ("udp", socket.AF_INET, socket.SOCK_DGRAM),
+            ("unix stream", socket.AF_UNIX, socket.SOCK_STREAM),
+            ("unix datagram", socket.AF_UNIX, socket.SOCK_DGRAM),
         ):
             self._sockets[name] = server = socket.socket(family, kind)
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            server.bind(address)
+            suffix = "_datagram" if kind == socket.SOCK_DGRAM else ""
+            server.bind(("127.0.0.1", self.port) if family == socket.AF_INET else f"\0{self.name}{suffix}")
+            if name == "tcp":
+                _, self.port = server.getsockname()
             if kind == socket.SOCK_STREAM:
                 server.listen()
+
+    def seek(self, source: str) -> str:
+        """A program that seeks well-known addresses, seeking these: others may test at the same time."""
+        return source.replace("47011", str(self.port)).replace("sbx_probe", self.name)
 
     def reached(self) -> list[str]:
         """Those with a connection or a message."""
@@ -86,7 +94,7 @@ def read_manifest(folder: Path) -> list[dict[str, Any]]:
 
 
 def as_program(folder: Path, entry: dict[str, Any], bait: Bait, **changes: Any) -> Program:
-    source = (folder / entry["file"]).read_text(errors="surrogateescape")
+    source = bait.listeners.seek((folder / entry["file"]).read_text(errors="surrogateescape"))
     source = source.replace("@SECRET_FILE@", str(bait.secret_file)).replace("@HOST_DIR@", str(bait.host_dir))
     # Only programs that sleep need a short wall limit; on a busy machine it would end the others too early.
     wall_seconds = 4 * CPU_SECONDS if "timeout" in entry["expect"] else 30.0
