@@ -3,14 +3,16 @@
     python -m benchmarks.sandbox_throughput [--rounds 5] [--programs 200] [--workers 2]
 
 Every round runs all designs one after the other on the same programs, so that a busy machine slows all alike; ratios
-are medians over rounds. Programs: MBPP with its three asserts, or a stand-in of the same shape where ARES_TEST_DATA
-(tests/README.md) names no folder with it.
+are medians over rounds. CPU time, which a busy machine changes less, includes the start of the workers. Programs: MBPP
+with its three asserts, or a stand-in of the same shape where ARES_TEST_DATA (tests/README.md) names no folder with it.
 """
 
 import argparse
 import dataclasses
 import json
+import logging
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -18,8 +20,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from sandbox import Program, SandboxPool
+from sandbox import Program, SandboxPool, isolation
 
 MBPP = Path(os.environ.get("ARES_TEST_DATA", "absent"), "mbpp", "mbpp.jsonl")
 SLOW = 0.05
@@ -32,8 +35,22 @@ LAYERS = {
     "+ own root": ("rlimits", "seccomp", "landlock", "namespaces", "root"),
     "+ uid: all layers (standard)": ("rlimits", "seccomp", "landlock", "namespaces", "root", "uid"),
 }
-Judged = tuple[float, list[float]]
-"""Programs a second, and the seconds of each."""
+
+
+class Judged(NamedTuple):
+    """What a design took for the programs."""
+
+    rate: float
+    """Programs a second."""
+    seconds: list[float]
+    """Of each program."""
+    cpu: float
+    """CPU seconds a program, of this process and all it started."""
+
+
+def cpu_seconds() -> float:
+    """Of this process and the children that have ended."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def judge_with_interpreters(workers: int, programs: list[Program]) -> Judged:
@@ -45,19 +62,22 @@ def judge_with_interpreters(workers: int, programs: list[Program]) -> Judged:
             subprocess.run([sys.executable, "-c", f"{program.source}\n{test}"], check=True, capture_output=True)
         return time.perf_counter() - started
 
-    started = time.perf_counter()
+    started, cpu = time.perf_counter(), cpu_seconds()
     with ThreadPoolExecutor(workers) as threads:
-        latencies = list(threads.map(judge, programs))
-    return len(programs) / (time.perf_counter() - started), latencies
+        seconds = list(threads.map(judge, programs))
+    return Judged(len(programs) / (time.perf_counter() - started), seconds, (cpu_seconds() - cpu) / len(programs))
 
 
-def judge_with_pool(pool: SandboxPool, programs: list[Program]) -> Judged:
+def judge_with_pool(workers: int, layers: tuple[str, ...], programs: list[Program]) -> Judged:
     """The sandbox, which must accept every program."""
-    started = time.perf_counter()
-    verdicts = pool.run(programs)
-    rate = len(programs) / (time.perf_counter() - started)
+    cpu = cpu_seconds()
+    with SandboxPool(workers, "none", layers=layers) as pool:
+        pool.run(programs[: 2 * workers])  # starts all workers
+        started = time.perf_counter()
+        verdicts = pool.run(programs)
+        rate = len(programs) / (time.perf_counter() - started)
     assert all(verdict.error_type == "accepted" for verdict in verdicts)
-    return rate, [verdict.wall_time for verdict in verdicts]
+    return Judged(rate, [verdict.wall_time for verdict in verdicts], (cpu_seconds() - cpu) / len(programs))
 
 
 def load_programs(count: int) -> list[Program]:
@@ -82,30 +102,30 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--slow-programs", type=int, default=30, help="programs per round for `python -c`")
     asked = parser.parse_args()
+    logging.disable()  # each pool warns that it has no isolation
     programs = load_programs(asked.programs)
-    pools = {name: SandboxPool(asked.workers, "none", layers=layers) for name, layers in LAYERS.items()}
     plain = "python -c per test"
     designs = {plain: partial(judge_with_interpreters, asked.workers, programs[: asked.slow_programs])}
-    designs |= {name: partial(judge_with_pool, pool, programs) for name, pool in pools.items()}
+    designs |= {name: partial(judge_with_pool, asked.workers, layers, programs) for name, layers in LAYERS.items()}
     fresh = [dataclasses.replace(program, fresh_per_test=True) for program in programs]
-    designs["all layers, a candidate per test"] = partial(judge_with_pool, pools["+ uid: all layers (standard)"], fresh)
-    rates: dict[str, list[float]] = {name: [] for name in designs}
-    latencies: dict[str, list[float]] = {name: [] for name in designs}
+    designs["all layers, a candidate per test"] = partial(judge_with_pool, asked.workers, isolation.LAYERS, fresh)
+    judged: dict[str, list[Judged]] = {name: [] for name in designs}
     for _ in range(asked.rounds):
         for name, judge in designs.items():
-            rate, seconds = judge()
-            rates[name].append(rate)
-            latencies[name] += seconds
-    for pool in pools.values():
-        pool.close()
+            judged[name].append(judge())
+    per_test = statistics.median(each.cpu for each in judged[plain]) * 1000 / 3
     print(f"{len(programs)} {'MBPP' if MBPP.exists() else 'stand-in'} programs × 3 asserts, {asked.workers} workers, "
-          f"{asked.rounds} rounds, load {os.getloadavg()[0]:.1f}; {plain}: "
-          f"{statistics.median(latencies[plain]) * 1000 / 3:.0f} ms, by what its environment imports")  # fmt: skip
-    print(f"| design | programs/s | p50 ms | p95 ms | × {plain} |\n|---|---|---|---|---|")
-    for name in designs:
-        p50, p95 = (1000 * statistics.quantiles(latencies[name], n=100)[at] for at in (49, 94))
-        faster = statistics.median(ours / theirs for ours, theirs in zip(rates[name], rates[plain], strict=True))
-        print(f"| {name} | {statistics.median(rates[name]):.1f} | {p50:.1f} | {p95:.1f} | {faster:.1f} |")
+          f"{asked.rounds} rounds, load {os.getloadavg()[0]:.1f}; {plain}: {per_test:.1f} ms of CPU time, by what its "
+          "environment imports")  # fmt: skip
+    print(f"| design | programs/s | p50 ms | p95 ms | × {plain} | CPU ms a program | × in CPU time |\n|{'---|' * 7}")
+    for name, rounds in judged.items():
+        seconds = [each for judged_once in rounds for each in judged_once.seconds]
+        p50, p95 = (1000 * statistics.quantiles(seconds, n=100)[at] for at in (49, 94))
+        rate, cpu = (statistics.median(getattr(each, of) for each in rounds) for of in ("rate", "cpu"))
+        pairs = list(zip(rounds, judged[plain], strict=True))
+        faster = statistics.median(ours.rate / theirs.rate for ours, theirs in pairs)
+        cheaper = statistics.median(theirs.cpu / ours.cpu for ours, theirs in pairs)
+        print(f"| {name} | {rate:.1f} | {p50:.1f} | {p95:.1f} | {faster:.1f} | {1000 * cpu:.1f} | {cheaper:.1f} |")
 
 
 if __name__ == "__main__":

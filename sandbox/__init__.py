@@ -16,7 +16,7 @@ worker/remote     the program's objects, as tests see them
 worker/outputs    compares what scripts write
 worker/candidate  runs the program; server: answers for it; in_process: runs tests among its objects
 worker/confinement what confines them: namespaces, landlock, seccomp, through kernel and syscalls
-providers         the same on rented machines, by remote_job
+providers         the same on rented machines
 """
 
 from sandbox.isolation import IsolationReport, SandboxUnavailable

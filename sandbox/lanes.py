@@ -20,23 +20,12 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox.program import parse
-from sandbox.rule import MODULES, PACKAGES, Rule
+from sandbox.rule import FUNCTIONS, MODULES, Rule
 
-_NEVER_THEIRS = frozenset(
-    str.split(
-        "callable compile delattr dir eval exec getattr globals hasattr isinstance issubclass locals open print "
-        "setattr super type vars __import__"
-    )
-)
 _NAMELESS = (ast.Constant, ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
 """Nodes that never hold a name: most of a long literal's."""
-_STATELESS = frozenset(
-    str.split(
-        "abc array bisect cmath collections copy dataclasses datetime enum fractions functools heapq itertools math "
-        "numbers operator queue re statistics string textwrap types typing"
-    )
-)
-"""Modules that a test can change for later ones only by assigning to an attribute."""
+_WITH_STATE = frozenset(("decimal", "random", "sys", "unittest"))
+"""Modules, of those that a test may import apart, that it can change for later ones by a call."""
 _CLASS_NAME = re.compile(r"_?[A-Z][A-Za-z0-9]*$")
 
 
@@ -147,7 +136,7 @@ def _may_leave_traces(texts: list[_Text], modules: set[str]) -> bool:
             modules.add(str(node.module))
         elif isinstance(node, ast.Attribute) and (node.attr == "register" or not isinstance(node.ctx, ast.Load)):
             return True
-    return not modules <= PACKAGES | _STATELESS
+    return not modules.isdisjoint(_WITH_STATE)
 
 
 def _shadowing(texts: list[_Text], setup: _Text, entry_point: str | None) -> str | None:
@@ -163,8 +152,8 @@ def _shadowing(texts: list[_Text], setup: _Text, entry_point: str | None) -> str
         return None
     called = [text.called & text.free for text in texts]
     common = frozenset.intersection(*called)
-    is_one = len(common) == 1 and all(names == common for names in called) and not common & _NEVER_THEIRS
-    return next(iter(common)) if is_one else None
+    is_one = len(common) == 1 and all(names == common for names in called)
+    return next(iter(common)) if is_one and common <= FUNCTIONS - {"isinstance", "print"} else None
 
 
 def _read_test(text: str, entry_point: str | None) -> _Text:

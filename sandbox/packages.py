@@ -38,6 +38,7 @@ _DISTRIBUTIONS = {
     "dateutil": "python-dateutil", "skimage": "scikit-image", "sklearn": "scikit-learn", "yaml": "pyyaml",
 }  # fmt: skip
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PIN = re.compile(rf"({_NAME.pattern})==({_NAME.pattern})(?: --hash=\S+)+")
 
 
 class PackageMissing(SandboxUnavailable):
@@ -54,14 +55,13 @@ class Distribution:
 
     name: str
     version: str
-    hashes: tuple[str, ...]
-    """`sha256:…` of each file that may be installed."""
-    folder: Path
+    pin: str
+    """Its line in the lock: `numpy==2.4.6 --hash=sha256:…`, with the hash of each file that may be installed."""
 
     @property
-    def pin(self) -> str:
-        """Its line in the lock."""
-        return " ".join([f"{self.name}=={self.version}", *(f"--hash={each}" for each in self.hashes)])
+    def folder(self) -> Path:
+        """Where it is installed."""
+        return folder() / "lib" / f"{_normal(self.name)}-{self.version}"
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -130,12 +130,7 @@ def find(names: Iterable[str]) -> Packages:
         raise PackageMissing(
             f"the sandbox's packages ({folder()}) have no {', '.join(missing)}. Add: ares sandbox packages add {wanted}"
         )
-    needed: list[Distribution] = []
-    waiting = [module_of[name] for name in names]
-    for each in waiting:
-        if each not in needed:
-            needed.append(each)
-            waiting += [known[name] for name in sorted(each.required) if name in known]
+    needed = _with_required([module_of[name] for name in names], known)
     modules = [module for each in needed for module in each.modules]
     warm = names + tuple({"numpy"} & set(modules) - set(names))
     lines = "\n".join(sorted(each.pin for each in needed))
@@ -146,6 +141,14 @@ def find(names: Iterable[str]) -> Packages:
         versions=tuple(sorted(f"{each.name}=={each.version}" for each in needed)),
         digest=hashlib.sha256(lines.encode()).hexdigest()[:16],
     )
+
+
+def _with_required(asked: Iterable[Distribution], known: dict[str, Distribution]) -> list[Distribution]:
+    """Distributions, then those that they require."""
+    needed = list(dict.fromkeys(asked))
+    for each in needed:
+        needed += [known[name] for name in sorted(each.required & known.keys()) if known[name] not in needed]
+    return needed
 
 
 @contextlib.contextmanager
@@ -185,7 +188,7 @@ def add_locked(lock: Path) -> list[Distribution]:
 
 @_alone()
 def remove(names: Sequence[str]) -> list[Distribution]:
-    """Remove packages and what only they required. Raises BuildError if they are not there or still required."""
+    """Remove packages and what only they required; one that others require stays. Raises BuildError if not there."""
     asked, before = _read_lock()
     gone = {_normal(_DISTRIBUTIONS.get(name, name)) for name in names}
     absent = gone - {_normal(text) for text in asked}
@@ -194,13 +197,8 @@ def remove(names: Sequence[str]) -> list[Distribution]:
         raise BuildError(f"not among the packages asked for ({held}): {', '.join(sorted(absent))}")
     known = {_normal(each.name): each for each in before}
     kept = [text for text in asked if _normal(text) not in gone]
-    needed = [_normal(text) for text in kept]
-    for name in needed:
-        needed += sorted(known[name].required & known.keys() - set(needed))
-    if still := sorted(gone & set(needed)):
-        by = sorted(name for name in needed if gone & known[name].required)
-        raise BuildError(f"{', '.join(still)} is required by {', '.join(by)}: remove that too")
-    return _build(kept, [each for each in before if _normal(each.name) in needed])
+    needed = _with_required([known[_normal(text)] for text in kept], known)
+    return _build(kept, [each for each in before if each in needed])
 
 
 def _normal(text: str) -> str:
@@ -224,16 +222,13 @@ def _parse(text: str) -> tuple[list[str], list[Distribution]]:
     asked: list[str] = []
     distributions = []
     for line in text.replace("\\\n", " ").splitlines():
+        pin = " ".join(line.split())
         if line.startswith(_ASKED):
             asked = [name for name in line.removeprefix(_ASKED).split(", ") if name]
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        pin, *options = line.split()
-        name, equals, version = pin.partition("==")
-        hashes = tuple(sorted(option.removeprefix("--hash=") for option in options if option.startswith("--hash=")))
-        if not (_NAME.fullmatch(name) and equals and _NAME.fullmatch(version) and hashes):
-            raise BuildError(f"not a line of a lock file, which pins a version and its hashes: {line:.80}")
-        distributions.append(Distribution(name, version, hashes, folder() / "lib" / f"{_normal(name)}-{version}"))
+        elif pin and not pin.startswith("#"):
+            if (found := _PIN.fullmatch(pin)) is None:
+                raise BuildError(f"not a line of a lock file, which pins a version and its hashes: {line:.80}")
+            distributions.append(Distribution(found[1], found[2], pin))
     return asked or [each.name for each in distributions], sorted(distributions, key=lambda each: _normal(each.name))
 
 
@@ -259,13 +254,9 @@ def _build(asked: list[str], pins: list[Distribution]) -> list[Distribution]:
 def _install(pin: Distribution, place: Path) -> None:
     """Install one distribution into a folder of its own, completely or not at all."""
     with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=place) as scratch:
-        Path(scratch, LOCK).write_text(f"{pin.pin}\n")
-        target = Path(scratch, "lib")
-        _pip("--no-deps", "--require-hashes", "--target", str(target), "-r", str(Path(scratch, LOCK)))
-        if not any(True for _ in importlib.metadata.distributions(path=[str(target)])):
-            raise BuildError(f"{pin.name} {pin.version} was not installed")
-        for path in (target, *target.rglob("*")):
-            path.chmod(0o755 if path.is_dir() else 0o644)
+        lock, target = Path(scratch, LOCK), Path(scratch, "lib")
+        lock.write_text(f"{pin.pin}\n")
+        _pip("--no-deps", "--require-hashes", "--target", str(target), "-r", str(lock))
         target.replace(pin.folder)
 
 
@@ -277,7 +268,8 @@ def _pip(*arguments: str) -> None:
     if importlib.util.find_spec("pip") is None:
         raise BuildError("installing packages takes pip, which is not here: python -m ensurepip, or uv pip install pip")
     command = [sys.executable, "-m", "pip", "install", "--only-binary", ":all:", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    # What it writes is for workers of other users, too.
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, umask=0o022)
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
         raise BuildError("\n".join(["the packages cannot be installed:", *lines[-6:]]))
@@ -290,13 +282,10 @@ def _resolve(requirements: list[str], fixed: list[str]) -> list[Distribution]:
         constraints.write_text("".join(f"{line}\n" for line in fixed))
         options = ["--dry-run", "--ignore-installed", "--quiet", "--report", str(report), "-c", str(constraints)]
         _pip(*options, *requirements)
-        lines = [_pinned(item) for item in json.loads(report.read_text())["install"]]
+        lines = []
+        for item in json.loads(report.read_text())["install"]:
+            metadata, hashes = item["metadata"], item["download_info"].get("archive_info", {}).get("hashes", {})
+            if "sha256" not in hashes:
+                raise BuildError(f"{metadata['name']} comes without a hash")
+            lines.append(f"{metadata['name']}=={metadata['version']} --hash=sha256:{hashes['sha256']}")
         return _parse("\n".join(lines))[1]
-
-
-def _pinned(item: dict[str, dict[str, dict[str, dict[str, str]]]]) -> str:
-    """The lock's line for an entry of pip's report."""
-    metadata, hashes = item["metadata"], item["download_info"].get("archive_info", {}).get("hashes", {})
-    if "sha256" not in hashes:
-        raise BuildError(f"{metadata['name']} comes without a hash")
-    return f"{metadata['name']}=={metadata['version']} --hash=sha256:{hashes['sha256']}"

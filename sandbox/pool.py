@@ -7,8 +7,9 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -40,17 +41,10 @@ class Worker(Protocol):
         ...
 
 
-class _Call:
-    """One call of run() or stream()."""
-
-    is_over = False  # or interrupted: what is left of it is not judged
-
-
 class SandboxPool:
     """Worker processes that judge programs. Usable from several threads, but not from a fork of its process."""
 
     _ATTEMPTS = 2  # a failure of a worker is retried once, in a fresh one; that of a start in any that is free
-    _RETRY_SECONDS = 0.0
 
     def __init__(
         self,
@@ -59,21 +53,22 @@ class SandboxPool:
         *,
         packages: Sequence[str] = (),
         layers: tuple[str, ...] = isolation.LAYERS,
+        rented: tuple[str, Callable[[], Worker]] | None = None,
     ) -> None:
         """Start the first worker; others start when they have work. All layers that this machine offers are applied.
 
         min_isolation: "standard" raises SandboxUnavailable, with the remedy, if they do not reach the floor; "none"
         accepts what there is, with a warning and a mark in every verdict. packages: modules of the sandbox's own
         environment (sandbox/packages.py) that programs and tests have besides the standard library; raises
-        PackageMissing. layers: those to try, fewer than all only to measure their cost.
+        PackageMissing. layers: those to try, fewer than all only to measure their cost. rented: a provider, and what
+        starts a worker on a machine of its, which then is the isolation.
         """
         if num_workers < 1:
             raise ValueError("num_workers must be at least 1")
         if min_isolation not in isolation.LEVELS:
             raise ValueError(f"min_isolation must be one of {', '.join(isolation.LEVELS)}, not {min_isolation!r}")
-        self._min_isolation = min_isolation
-        self._layers = layers
-        self._packages = find(packages)
+        environment = find(packages)
+        self._level, self._start_worker = rented or (min_isolation, partial(WorkerProcess, layers, environment))
         self._pid = os.getpid()
         self._closed = False
         self._lock = threading.Lock()
@@ -81,29 +76,20 @@ class SandboxPool:
             first = self._start_worker()
         except WorkerLost as error:
             raise isolation.SandboxUnavailable(f"no worker starts: {error}") from error
-        try:
-            self._check_isolation(first.report)
-        except BaseException:
-            first.kill()
-            raise
         self._layers_of_first = set(first.report.applied)
-        self.isolation = self._isolation_of(first.report)
+        self.isolation = self._isolation_of(first)
+        if self._level == "none":
+            logger.warning("sandbox: min_isolation='none': programs run with %s", first.report.summary())
+        elif self._level == "standard" and first.report.lacking():
+            first.kill()
+            first.report.require_floor()
         self._threads = ThreadPoolExecutor(num_workers, "sandbox")  # each takes a worker, or starts one
         self._num_workers = num_workers
         self._free: deque[Worker | None] = deque([*[None] * (num_workers - 1), first])  # used from the right
-        self._busy: dict[Worker, _Call] = {}
+        self._busy: dict[Worker, threading.Event] = {}  # by what tells that their call is over
 
-    def _start_worker(self) -> Worker:
-        return WorkerProcess(self._layers, self._packages)
-
-    def _check_isolation(self, report: isolation.IsolationReport) -> None:
-        if self._min_isolation == "none":
-            logger.warning("sandbox: min_isolation='none': programs run with %s", report.summary())
-        else:
-            report.require_floor()
-
-    def _isolation_of(self, report: isolation.IsolationReport) -> str:
-        return f"{self._min_isolation}:{report.summary()}"
+    def _isolation_of(self, worker: Worker) -> str:
+        return f"{self._level}:{worker.report.summary()}"
 
     def __enter__(self) -> Self:
         return self
@@ -120,23 +106,25 @@ class SandboxPool:
 
     def stream(self, programs: Iterable[Program]) -> Iterator[tuple[int, Verdict]]:
         """Judge programs; (index, verdict) as they finish. Raises PoolClosed."""
-        call, waiting = _Call(), list(programs)
+        over, waiting = threading.Event(), list(programs)  # over, or interrupted: what is left is not judged
         done: queue.SimpleQueue[Future[Verdict]] = queue.SimpleQueue()
         indices: dict[Future[Verdict], int] = {}
 
         def submit_next(finished: Future[Verdict] | None = None) -> None:
             new = None
             with self._lock, contextlib.suppress(RuntimeError):  # the interpreter exits
-                if len(indices) < len(waiting) and not (call.is_over or self._closed):
-                    new = self._threads.submit(self._judge, waiting[len(indices)], call)
+                if len(indices) < len(waiting) and not (over.is_set() or self._closed):
+                    new = self._threads.submit(self._judge, waiting[len(indices)], over)
                     indices[new] = len(indices)
             if new is not None:
                 new.add_done_callback(submit_next)
             if finished is not None:
                 done.put(finished)
 
-        with self._lock:
-            self._check_open()
+        if os.getpid() != self._pid:
+            raise RuntimeError("this pool belongs to another process: create one after the fork")
+        if self._closed:
+            raise PoolClosed("the pool is closed")
         try:
             for _ in range(self._num_workers):  # no more at once: the interpreter's exit waits for all of them
                 submit_next()
@@ -148,18 +136,12 @@ class SandboxPool:
         finally:
             # An interrupted call leaves no work behind for the next one, neither waiting nor under way.
             with self._lock:
-                call.is_over = True
-                workers = [worker for worker, busy_with in self._busy.items() if busy_with is call]
+                over.set()
+                workers = [worker for worker, of_call in self._busy.items() if of_call is over]
             for future in indices:
                 future.cancel()
             for worker in workers:
                 worker.kill()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise PoolClosed("the pool is closed")
-        if os.getpid() != self._pid:
-            raise RuntimeError("this pool belongs to another process: create one after the fork")
 
     def close(self) -> None:
         """Kill all workers immediately. Idempotent."""
@@ -195,14 +177,14 @@ class SandboxPool:
         return worker
 
     @contextlib.contextmanager
-    def _worker(self, call: _Call, is_fresh: bool) -> Iterator[Worker]:
+    def _worker(self, over: threading.Event, is_fresh: bool) -> Iterator[Worker]:
         """A worker for one program, which is not used again if that fails or is interrupted. Raises WorkerLost."""
         worker = self._take(is_fresh)
         is_good = False
         try:
             with self._lock:
-                self._busy[worker] = call
-                is_interrupted = self._closed or call.is_over
+                self._busy[worker] = over
+                is_interrupted = self._closed or over.is_set()
             if is_interrupted:
                 raise WorkerLost("interrupted")
             yield worker
@@ -210,24 +192,22 @@ class SandboxPool:
         finally:
             with self._lock:
                 self._busy.pop(worker, None)
-                is_good = is_good and not call.is_over
+                is_good = is_good and not over.is_set()
             if not is_good:
                 worker.kill()
             self._free.append(worker if is_good else None)
 
-    def _judge(self, program: Program, call: _Call) -> Verdict:
+    def _judge(self, program: Program, over: threading.Event) -> Verdict:
         started = time.monotonic()
         known: dict[int, TestOutcome] = {}
         usage = Usage()
         fault, layers, is_fresh = "", self.isolation, False
         count = len(program.tests) + len(program.stdin_tests or ())
         for attempt in range(self._ATTEMPTS):
-            if attempt:
-                time.sleep(self._RETRY_SECONDS)
             try:
-                with self._worker(call, is_fresh) as worker:
+                with self._worker(over, is_fresh) as worker:
                     is_fresh = True  # at the next attempt
-                    layers = self._isolation_of(worker.report)
+                    layers = self._isolation_of(worker)
                     worker.judge(program, known, usage)
                     failed = {index: known[index].detail for index in known if known[index].verdict == "internal_error"}
                     for index in failed:
@@ -239,7 +219,7 @@ class SandboxPool:
                 fault = str(error)
                 if self._closed:
                     raise PoolClosed(_CLOSED_EARLY) from error
-                if call.is_over:
+                if over.is_set():
                     break
                 logger.warning("sandbox: no verdict at attempt %d of %d: %s", attempt + 1, self._ATTEMPTS, fault)
         outcomes = tuple(

@@ -117,19 +117,19 @@ class TestOutcome:
 
 @dataclasses.dataclass
 class Usage:
-    """What all processes of a program used, failed attempts included."""
+    """What all processes of a program have used so far, failed attempts included."""
 
     cpu: float = 0.0
     peak_rss: int = 0
     stdout: str = ""
     stderr: str = ""
 
-    def set_sum(self, before: "Usage", cpu: float, peak_rss: int, stdout: str, stderr: str) -> None:
-        """Set to the sum of what was used before and since."""
-        self.cpu = before.cpu + cpu
-        self.peak_rss = max(before.peak_rss, peak_rss)
-        self.stdout = (before.stdout + stdout)[:_MAX_OUTPUT_CHARS]
-        self.stderr = (before.stderr + stderr)[:_MAX_OUTPUT_CHARS]
+    def add(self, cpu: float, peak_rss: int, stdout: str, stderr: str) -> None:
+        """Add what was used since."""
+        self.cpu += cpu
+        self.peak_rss = max(self.peak_rss, peak_rss)
+        self.stdout = (self.stdout + stdout)[:_MAX_OUTPUT_CHARS]
+        self.stderr = (self.stderr + stderr)[:_MAX_OUTPUT_CHARS]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,11 @@
 """Where programs are judged: on this machine, or on rented ones, behind the interface of SandboxPool.
 
 A rented machine runs the very same sandbox: its source is uploaded once per machine, and each program with its tests as
-one file. An outage is retried on a fresh machine; if it lasts, there is no score.
+one file, which the machine deletes before the program starts. An outage is retried on a fresh machine; if it lasts,
+there is no score. What the machine runs is this module, too:
+
+    python -m sandbox.providers JOB_FILE       # judge the program in the file, and answer in one line of JSON
+    python -m sandbox.providers                # answer with the layers of isolation
 """
 
 import base64
@@ -12,9 +16,11 @@ import io
 import json
 import logging
 import os
+import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +37,8 @@ _LIFE_SECONDS = 3600
 _BOOT_SECONDS = 120.0
 _SETUP_SECONDS = 60.0
 _OVERHEAD_SECONDS = 30.0
+_PAUSES = (2.0, 4.0)
+"""Seconds to wait after each failure to start a worker."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +112,7 @@ def open_sandbox(
     unset = [name for name in variables if not os.environ.get(name)]
     if unset:
         raise ValueError(f"the {provider} provider needs the environment variables {', '.join(unset)}")
-    return RemotePool(provider, rent, num_workers)
+    return rented_pool(provider, rent, num_workers)
 
 
 def _package() -> bytes:
@@ -126,7 +134,7 @@ def _reaching() -> Iterator[None]:
         raise WorkerLost(f"{type(error).__name__}: {error}") from error
 
 
-class RemoteWorker:
+class RentedWorker:
     """One rented machine that judges programs, as a pool's worker."""
 
     @_reaching()
@@ -136,9 +144,7 @@ class RemoteWorker:
         self._is_ended = False
         try:
             self._upload("package.zip", _package())
-            layers = self._answer(
-                "python3 -m zipfile -e package.zip . && python3 -m sandbox.remote_job", _SETUP_SECONDS
-            )
+            layers = self._answer("python3 -m zipfile -e package.zip . && python3 -m sandbox.providers", _SETUP_SECONDS)
         except BaseException:
             self.kill()
             raise
@@ -161,9 +167,9 @@ class RemoteWorker:
         # As long as a program may take: else one that sleeps through all its tests would look like an outage.
         seconds = _OVERHEAD_SECONDS + 2 * program.wall_limit * count
         self._upload("job.json", json.dumps(dataclasses.asdict(program)).encode())
-        tests, used = self._answer("python3 -m sandbox.remote_job job.json", seconds)
+        tests, used = self._answer("python3 -m sandbox.providers job.json", seconds)
         known.update(enumerate(TestOutcome(**test) for test in tests))
-        usage.set_sum(usage, **used)
+        usage.add(**used)
 
     def kill(self) -> None:
         """Give the machine back. Idempotent."""
@@ -176,29 +182,34 @@ class RemoteWorker:
                 logger.warning("sandbox: a rented machine could not be shut down: %s", error)
 
 
-class RemotePool(SandboxPool):
-    """A pool whose workers are rented machines, which are the isolation."""
+def _start_patiently(rent: Callable[[], Machine]) -> RentedWorker:
+    """A worker on a new machine. Raises WorkerLost after a lasting outage."""
+    for seconds in _PAUSES:
+        try:
+            return RentedWorker(rent)
+        except WorkerLost as error:
+            logger.warning("sandbox: a machine cannot be rented: %s", error)
+            time.sleep(seconds)
+    return RentedWorker(rent)
 
-    _ATTEMPTS = 3
-    _RETRY_SECONDS = 2.0
 
-    def __init__(self, provider: str, rent: Callable[[], Machine], num_workers: int = 1) -> None:
-        """Rent the machines. Raises SandboxUnavailable after a lasting outage."""
-        self._provider = provider
-        self._rent = rent
-        super().__init__(num_workers, "none")
+def rented_pool(provider: str, rent: Callable[[], Machine], num_workers: int = 1) -> SandboxPool:
+    """A pool whose workers are rented machines; layers inside them come on top. Raises SandboxUnavailable."""
+    return SandboxPool(num_workers, rented=(provider, partial(_start_patiently, rent)))
 
-    def _start_worker(self) -> RemoteWorker:
-        for attempt in range(1, self._ATTEMPTS):
-            try:
-                return RemoteWorker(self._rent)
-            except WorkerLost as error:
-                logger.warning("sandbox: %s: %s", self._provider, error)
-                time.sleep(self._RETRY_SECONDS * attempt)
-        return RemoteWorker(self._rent)
 
-    def _isolation_of(self, report: IsolationReport) -> str:
-        return f"{self._provider}:{report.summary()}"
+def main(job_file: str | None = None) -> list[object]:
+    """The answer of a rented machine, whose sandbox has the layers that it offers: the machine is the isolation."""
+    program = None if job_file is None else Program(**json.loads(Path(job_file).read_text()))
+    if job_file is not None:
+        Path(job_file).unlink()
+    with SandboxPool(min_isolation="none") as pool:
+        if program is None:
+            return [*pool.isolation.partition(":")[2].split("+")]
+        (verdict,) = pool.run([program])
+    usage = {"cpu": verdict.exec_time, "peak_rss": verdict.peak_rss, "stdout": verdict.stdout, "stderr": verdict.stderr}
+    return [[dataclasses.asdict(test) for test in verdict.tests], usage]
 
-    def _check_isolation(self, report: IsolationReport) -> None:
-        """Whatever layers a machine offers inside come on top."""
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(*sys.argv[1:])) + "\n")

@@ -194,9 +194,6 @@ class Rule:
     def _on_Delete(self, node: ast.Delete) -> bool:
         return not any(isinstance(target, ast.Name) for target in node.targets)
 
-    def _on_comprehension(self, node: ast.comprehension) -> bool:
-        return not node.is_async
-
     def _on_Import(self, node: ast.Import) -> bool:
         return all(self._may_import(alias.name) for alias in node.names)
 

@@ -48,7 +48,7 @@ connection = socket.socket(fileno=int(sys.argv[1]))
 codes = connection.recv(int(sys.argv[2]), socket.MSG_WAITALL)
 register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
 warm = sys.argv[3].split()
-for name in [*warm, "ctypes", "glob", "queue", "resource", "traceback"]:
+for name in [*warm, "ctypes", "glob", "queue", "resource"]:
     __import__(name)
 codes = marshal.loads(codes)
 class Codes:
@@ -116,7 +116,7 @@ class WorkerProcess:
         try:
             ours.sendall(codes)
             given = {"names": list(packages.names), "paths": list(packages.paths)}
-            wire.send_frame(ours, wire.encode_order({"layers": list(layers), "packages": given}))
+            wire.send(ours, wire.encode_order({"layers": list(layers), "packages": given}))
             report = self._receive()
         except (wire.ConnectionClosed, TimeoutError, OSError) as error:
             raise WorkerLost(f"the worker did not start: {self._last_words() or error!r}") from error
@@ -185,7 +185,7 @@ class WorkerProcess:
             ]
             job["timeouts"] = sum(outcome.verdict == "timeout" for outcome in known.values())
             try:
-                wire.send_frame(self._connection, wire.encode_order(job))
+                wire.send(self._connection, wire.encode_order(job))
                 if self._is_done(program, plans, known, usage, checker_is_new):
                     return
                 checker_is_new = True
@@ -204,13 +204,12 @@ class WorkerProcess:
 
         is_new: it has judged no other program.
         """
-        before = Usage(**vars(usage))  # by earlier checkers
         while True:
             message = self._receive()
             for index, *outcome in message.get("outcomes", ()):
                 known[index] = TestOutcome(*outcome)
             if "usage" in message:
-                usage.set_sum(before, **message["usage"])
+                usage.add(**message["usage"])
             if message.get("is_done"):
                 return True
             if "fault" in message:

@@ -40,8 +40,9 @@ def install() -> None:
     values.add_kind(numpy.ma.MaskedArray, None)
     values.add_kind(numpy.matrix, None)
     values.add_kind(numpy.generic, values.Codec("np.s", _array, _read_scalar))
-    values.add_kind(numpy.ndarray, values.Codec("np", _array, _read_array, _set_array))
-    values.add_kind(numpy.dtype, values.Codec("np.d", _write_dtype, _read_dtype))
+    values.add_kind(numpy.ndarray, values.Codec("np", _array, _empty, _fill))
+    of_dtypes = values.of_parts("np.d", lambda value: [_named(value.str)], lambda name: numpy.dtype(_named(name)))
+    values.add_kind(numpy.dtype, of_dtypes)
 
 
 def compare_strictly() -> None:
@@ -104,63 +105,58 @@ def _array(writer: Writer, value: Any, depth: int) -> list[Any]:
         raise ValueError(f"an array of {value.nbytes} bytes is too large to hand over ({MAX_BYTES >> 20} MiB)")
     if value.dtype == object:
         return [writer.items(list(value.flat), depth + 1), "O", shape]
-    if not _PLAIN.fullmatch(value.dtype.str):
-        raise NotPlain(f"an array of {value.dtype}")
-    return [binascii.b2a_base64(value.tobytes(), newline=False).decode(), value.dtype.str, shape]
+    name = _named(value.dtype.str)
+    return [binascii.b2a_base64(value.tobytes(), newline=False).decode(), name, shape]
 
 
-def _empty(data: Any, dtype: Any, shape: Any) -> Any:
-    """An array to fill with this data. Raises if the data's length does not match."""
+def _named(dtype: Any) -> Any:
+    """The name of a dtype, as numpy writes it. Raises NotPlain for one whose values do not cross."""
+    if not _PLAIN.fullmatch(dtype):
+        raise NotPlain(f"dtype {dtype}")
+    return dtype
+
+
+def _form(data: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], Any]:
+    """(dimensions, dtype) of an array with this data. Raises if the data's length does not match."""
     dimensions = tuple(map(int, shape.split(","))) if shape else ()
     if any(size < 0 for size in dimensions):
         raise ValueError("a negative shape")
     if dtype == "O":
         if not isinstance(data, list) or len(data) != math.prod(dimensions):
             raise ValueError("not as many objects as the shape says")
-        return numpy.empty(dimensions, object)
-    if not _PLAIN.fullmatch(dtype):
-        raise ValueError("a dtype that does not cross")
-    kind = numpy.dtype(dtype)
-    if (
-        math.prod(dimensions) * kind.itemsize > MAX_BYTES
-        or len(data) != -(-math.prod(dimensions) * kind.itemsize // 3) * 4
-    ):
+        return dimensions, numpy.dtype(object)
+    kind = numpy.dtype(_named(dtype))
+    size = math.prod(dimensions) * kind.itemsize
+    if size > MAX_BYTES or len(data) != -(-size // 3) * 4:
         raise ValueError("not as many bytes as the shape says")
-    return numpy.empty(dimensions, kind)
+    return dimensions, kind
 
 
-def _fill(reader: Reader, value: Any, data: Any, depth: int) -> None:
-    if value.dtype == object:
-        items = reader.items(data, depth + 1)
-        flat = value.reshape(-1)  # a view, for the array is new
-        for place, item in enumerate(items):
-            flat[place] = item
-        return
-    raw = numpy.frombuffer(binascii.a2b_base64(data, strict_mode=True), value.dtype)
-    if value.dtype.kind == "b":  # no bytes but 0 and 1 may become a truth value
+def _empty(reader: Reader, data: list[Any], depth: int) -> Any:
+    value = numpy.empty(*_form(*data))
+    return value if _array_class is None else value.view(_array_class)
+
+
+def _read(reader: Reader, data: list[Any], depth: int) -> Any:
+    """An array of this data, perhaps read-only."""
+    dimensions, kind = _form(*data)
+    if kind.kind == "O":
+        value = numpy.empty(math.prod(dimensions), object)
+        for place, item in enumerate(reader.items(data[0], depth + 1)):
+            value[place] = item
+        return value.reshape(dimensions)
+    raw = numpy.frombuffer(binascii.a2b_base64(data[0], strict_mode=True), kind)
+    if kind.kind == "b":  # no bytes but 0 and 1 may become a truth value
         raw = raw.view("u1") != 0
-    elif value.dtype.kind == "U" and raw.size:
-        codes = raw.view(value.dtype.str[0] + "u4")
+    elif kind.kind == "U" and raw.size:
+        codes = raw.view(kind.str[0] + "u4")
         if int(codes.max()) > _LAST_CHARACTER:
             raise ValueError("no characters")
-    value[...] = raw.reshape(value.shape)
+    return raw.reshape(dimensions)
 
 
-def _read_array(reader: Reader, data: list[Any], depth: int, is_shared: bool = True) -> Any:
-    value = _empty(*data)
-    if is_shared:
-        value = value if _array_class is None else value.view(_array_class)
-        reader.shared.add(value)  # it may hold itself
-    _fill(reader, value, data[0], depth)
-    return value
-
-
-def _read_scalar(reader: Reader, data: list[Any], depth: int) -> Any:
-    return _read_array(reader, data, depth, is_shared=False)[()]
-
-
-def _set_array(reader: Reader, value: Any, data: list[Any]) -> None:
-    new = _read_array(reader, data, 0, is_shared=False)
+def _fill(reader: Reader, value: Any, data: list[Any], depth: int) -> None:
+    new = _read(reader, data, depth)
     if value.dtype != new.dtype:
         raise ValueError("an array has changed its dtype")
     if value.shape != new.shape:
@@ -169,13 +165,5 @@ def _set_array(reader: Reader, value: Any, data: list[Any]) -> None:
     value[...] = new
 
 
-def _write_dtype(writer: Writer, value: Any, depth: int) -> list[Any]:
-    if not _PLAIN.fullmatch(value.str):
-        raise NotPlain(f"dtype {value}")
-    return [value.str]
-
-
-def _read_dtype(reader: Reader, data: list[Any], depth: int) -> Any:
-    if not _PLAIN.fullmatch(data[0]):
-        raise ValueError("a dtype that does not cross")
-    return numpy.dtype(data[0])
+def _read_scalar(reader: Reader, data: list[Any], depth: int) -> Any:
+    return _read(reader, data, depth)[()]

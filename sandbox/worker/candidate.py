@@ -197,9 +197,9 @@ def _serve_functions(connection: _socket.socket, requests: wire.Frames, source: 
     module = types.ModuleType(server.MODULE_NAME)
     failure = _load(source, module)
     if failure is not None:
-        wire.send(connection, {"phase": failure[0], **server.describe(failure[1])})
+        wire.send(connection, wire.encode_frame({"phase": failure[0], **server.describe(failure[1])}))
         return
-    wire.send(connection, {"loaded": True, "precision": decimal.getcontext().prec})
+    wire.send(connection, wire.encode_frame({"loaded": True, "precision": decimal.getcontext().prec}))
     server.Server(connection, requests, module).serve()
 
 
@@ -225,7 +225,7 @@ def _run_script(connection: _socket.socket, source: str) -> int:
     if failure is None:
         return 0
     with contextlib.suppress(wire.ConnectionClosed, OSError):
-        wire.send(connection, {"phase": failure[0], **server.describe(failure[1])})
+        wire.send(connection, wire.encode_frame({"phase": failure[0], **server.describe(failure[1])}))
     return 1
 
 

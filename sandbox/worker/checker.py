@@ -10,6 +10,7 @@ A checker takes the next program unless its tests may have left a trace. Nothing
 """
 
 import _socket
+import contextlib
 import decimal
 import gc
 import importlib
@@ -22,11 +23,11 @@ import socket
 import struct
 import sys
 import time
-import traceback
 from typing import Any
 
 from . import arrays, packages, values, wire
 from .confinement import Confinement
+from .in_process import innermost
 from .outputs import same_output
 from .remote import Remote
 from .session import KILLED, MAX_OUTPUT_BYTES, CandidateFailed, Session, Zygote
@@ -38,6 +39,7 @@ _JOB, _CONTROL = 3, 4  # their numbers among the descriptors that stay open
 _CHECKER_MEMORY_BYTES = 2 << 30
 _MAX_JOBS = 200  # of one checker, so that its memory stays flat
 _MOST_KIB = 256 << 10  # what one program's answers leave behind, reference cycles too, must not cramp the next
+_UNUSED = {"cpu": 0.0, "peak_rss": 0, "stdout": b"", "stderr": b""}
 _PHASES = {"compile": "syntax_error", "load": "runtime_error"}
 
 
@@ -64,7 +66,7 @@ def main(confinement: Confinement, descriptors: list[int], progress: mmap.mmap, 
     except wire.ConnectionClosed:
         pass  # the pool is gone
     except BaseException as error:  # noqa: BLE001 - a fault of the sandbox: the pool tries a fresh worker
-        wire.send(job_connection, {"fault": f"checker: {_shown(error)} at {_place(error)}"})
+        wire.send(job_connection, wire.encode_frame({"fault": f"checker: {_shown(error)} at {_place(error)}"}))
     finally:
         os._exit(0)
 
@@ -79,8 +81,8 @@ def _shown(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    line = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{os.path.basename(line.filename)}:{line.lineno}"
+    frame = innermost(error)
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 class _Globals(dict[str, Any]):
@@ -108,13 +110,13 @@ class Checker:
         self._session: Session | None = None
         self._timeouts = job["timeouts"]
         self._wall, self._cpu = job["spent"]  # seconds that tests have taken
-        self._usage: dict[str, Any] = {"cpu": 0.0, "peak_rss": 0, "stdout": b"", "stderr": b""}
+        self._usage: dict[str, Any] = {**_UNUSED}  # since the last message, as are these:
         self._outcomes: list[list[Any]] = []
         self._spent: tuple[str, str] | None = None  # outcome and detail of the tests that need not run
         self._flushed = time.monotonic()
 
     def run(self) -> None:
-        """Judge the tests without an outcome, in the job's order; report outcomes as they come, then the totals."""
+        """Judge the tests without an outcome, in the job's order; report outcomes and what was used as they come."""
         packages.seed(self._job["seed"])
         for index in self._job["order"]:
             struct.pack_into("<i", self._progress, 0, index)
@@ -145,8 +147,9 @@ class Checker:
 
     def _send(self, is_done: bool = False) -> None:
         usage = {**self._usage, **{name: self._usage[name].decode("utf-8", "replace") for name in ("stdout", "stderr")}}
-        wire.send(self._connection, {"outcomes": self._outcomes, "usage": usage, "is_done": is_done})
-        self._outcomes = []
+        message = {"outcomes": self._outcomes, "usage": usage, "is_done": is_done}
+        wire.send(self._connection, wire.encode_frame(message))
+        self._outcomes, self._usage = [], {**_UNUSED}
         self._flushed = time.monotonic()
 
     def _judge(self, index: int) -> tuple[str, float, str]:
@@ -170,19 +173,20 @@ class Checker:
         return "runtime_error", outcome[1], f"{outcome[2]}, {1 + _KILLS} times"
 
     def _judge_test(self, plan: dict[str, Any]) -> tuple[str, float, str]:
-        if (
-            self._job["fresh_per_test"]
-            or not plan["apart"]
-            or (self._session is not None and self._session.failure is not None)
-        ):
-            self._end_session()
+        before = self._session
+        if self._job["fresh_per_test"] or not plan["apart"] or (before is not None and before.failure is not None):
+            self._session = None
         try:
-            session = self._start()
+            session = self._start()  # which ends the one before
         except CandidateFailed as failure:
             if failure.outcome != KILLED:
                 self._spent = failure.outcome, failure.detail  # of the other tests, too
             return failure.outcome, 0.0, failure.detail
+        finally:
+            if before is not self._session:
+                self._add(before)
         session.start_clock()
+        outcome, detail = "", ""
         if plan["apart"]:
             outcome, detail = self._run_apart(plan, session)
             if session.needs_process and session.failure is None:
@@ -190,7 +194,9 @@ class Checker:
                 return self._judge_test({**plan, "apart": False})
             self._is_foreign = session.met_foreign and outcome != "accepted"
         else:
-            outcome, detail = self._run_in_process(plan, session)
+            names = {name: plan[name] for name in ("protected", "modules")}
+            with contextlib.suppress(CandidateFailed):
+                outcome, detail = session.run(test=plan["text"], setup=self._job["setup"], **names)
         if session.failure is not None:  # whatever the test made of it
             outcome, detail = session.failure.outcome, session.failure.detail
         used = session.used()
@@ -211,22 +217,12 @@ class Checker:
             if self._job["setup"]:
                 exec(marshal.loads(self._job["setup_code"]), namespace)
             exec(marshal.loads(plan["code"]), namespace)
-        except CandidateFailed as failure:
-            return failure.outcome, failure.detail
         except BaseException as error:  # noqa: BLE001 - a test may end in any exception, and that is its outcome
             if isinstance(error, MemoryError):
                 return "memory", _shown(error)
             is_wrong = isinstance(error, AssertionError) and error is not session.raised
             return "wrong_answer" if is_wrong else "runtime_error", _shown(error)
         return "accepted", ""
-
-    def _run_in_process(self, plan: dict[str, Any], session: Session) -> tuple[str, str]:
-        """Run a test inside a candidate of its own, which then sees its text."""
-        names = {name: plan[name] for name in ("protected", "modules")}
-        try:
-            return session.run(test=plan["text"], setup=self._job["setup"], **names)
-        except CandidateFailed as failure:
-            return failure.outcome, failure.detail
 
     # The candidate
 
@@ -255,14 +251,18 @@ class Checker:
         return session
 
     def _end_session(self) -> None:
-        if self._session is None:
+        self._add(self._session)
+        self._session = None
+
+    def _add(self, session: Session | None) -> None:
+        """Add what a candidate has used and written, which ends it."""
+        if session is None:
             return
-        for name, text in zip(("stdout", "stderr"), self._session.output(), strict=True):
+        for name, text in zip(("stdout", "stderr"), session.output(), strict=True):
             self._usage[name] = (self._usage[name] + text)[:MAX_OUTPUT_BYTES]
-        usage = self._session.stop()
+        usage = session.stop()
         self._usage["cpu"] += usage["cpu"]
         self._usage["peak_rss"] = max(self._usage["peak_rss"], usage["peak_rss"])
-        self._session = None
 
     # Programs that read stdin and write stdout
 

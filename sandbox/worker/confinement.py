@@ -30,6 +30,7 @@ class Confinement:
     missing: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     pids: namespaces.PidNamespaces | None = None
     uids: tuple[int, int] | None = None  # of candidates, of checkers
+    mapped: int = 0  # bytes of address space that every fork starts with
     # Two users that no other worker shares: RLIMIT_NPROC counts per user, and a user may signal its own processes.
     _own_uids: tuple[int, int] = dataclasses.field(default_factory=lambda: _uids_of(os.getpid()))
     _rulesets: dict[bool, landlock.Ruleset] = dataclasses.field(default_factory=dict)  # by whether it is a checker's
@@ -172,7 +173,15 @@ class Confinement:
     def confine_calls(self, is_checker: bool, memory_bytes: int, cpu_seconds: int) -> None:
         """Second half, before any untrusted code runs: resource limits and the system-call filter."""
         if "rlimits" in self.applied:
-            _limit_resources(memory_bytes, cpu_seconds)
+            limits = {
+                # Address space, not RLIMIT_DATA, which misses shared mappings.
+                resource.RLIMIT_AS: self.mapped + memory_bytes,
+                # Only now: a script's input was put into a file before, and may be larger.
+                resource.RLIMIT_FSIZE: _MAX_FILE_BYTES,
+                # The first process of a PID namespace ignores SIGXCPU, so soft = hard: the kernel sends SIGKILL.
+                resource.RLIMIT_CPU: cpu_seconds,
+            }
+            _set_limits(limits)
         if "seccomp" in self.applied:
             if self.pids is None and not is_checker:
                 self._filters[is_checker].set_pid(os.getpid())
@@ -221,29 +230,8 @@ def _continue_as_first_process() -> None:
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _limit_resources(memory_bytes: int, cpu_seconds: int) -> None:
-    limits = {
-        # Address space, not RLIMIT_DATA, which misses shared mappings. On top of what the zygote already has mapped.
-        resource.RLIMIT_AS: _mapped_at_start + memory_bytes,
-        # Only now: a script's input was put into a file before, and may be larger.
-        resource.RLIMIT_FSIZE: _MAX_FILE_BYTES,
-        # The first process of a PID namespace ignores SIGXCPU, so soft = hard: the kernel sends SIGKILL.
-        resource.RLIMIT_CPU: cpu_seconds,
-    }
-    _set_limits(limits)
-
-
 def _set_limits(limits: dict[int, int]) -> None:
     for kind, limit in limits.items():
         hard = resource.getrlimit(kind)[1]
         value = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(kind, (value, value))
-
-
-_mapped_at_start = 0
-
-
-def note_mapped_memory(mapped: int) -> None:
-    """Remember the size of this process's address space, with which forked processes start."""
-    global _mapped_at_start
-    _mapped_at_start = mapped

@@ -101,7 +101,7 @@ def run(module: types.ModuleType, request: dict[str, Any]) -> dict[str, Any]:
         _run(module, request)
     except SystemExit as error:
         # unittest.main() ends with one; any other means that the program or the test gave up.
-        frame = _innermost(error)
+        frame = innermost(error)
         if "unittest" not in request["test"] or not frame.f_code.co_filename.endswith("/unittest/main.py"):
             outcome, detail = "runtime_error", f"SystemExit: {error.code}"
         elif not _has_passed(frame.f_locals["self"].result, request["test"]):
@@ -110,13 +110,13 @@ def run(module: types.ModuleType, request: dict[str, Any]) -> dict[str, Any]:
         outcome = "memory"
     except BaseException as error:  # noqa: BLE001 - a test may end in any exception, and that is its outcome
         is_assertion = isinstance(error, _ORIGINAL_BUILTINS["AssertionError"])
-        is_wrong = is_assertion and _innermost(error).f_code.co_filename != "<solution>"
+        is_wrong = is_assertion and innermost(error).f_code.co_filename != "<solution>"
         outcome = "wrong_answer" if is_wrong else "runtime_error"
         detail = f"{type(error).__name__}: {error}"[:200]
     return {"nonce": request["nonce"], "outcome": outcome, "detail": detail}
 
 
-def _innermost(error: BaseException) -> types.FrameType:
+def innermost(error: BaseException) -> types.FrameType:
     """The frame of the line that raised."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

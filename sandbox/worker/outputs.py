@@ -22,12 +22,9 @@ def same_output(written: str, expected: str, compare: str = "lines") -> bool:
     """Whether two outputs agree; `compare`: lines, tokens or numbers."""
     if compare != "lines":
         return _same_tokens(_tokens(written), _tokens(expected), all_numbers=compare == "numbers")
-    ours, theirs = ([line.rstrip(_BLANKS) for line in _trimmed(text).split("\n")] for text in (written, expected))
+    texts = (text.rstrip(_BLANKS + "\n") for text in (written, expected))
+    ours, theirs = ([line.rstrip(_BLANKS) for line in text.split("\n")] for text in texts)
     return len(ours) == len(theirs) and all(a == b or _same_line(a, b) for a, b in zip(ours, theirs, strict=True))
-
-
-def _trimmed(text: str) -> str:
-    return text.rstrip(_BLANKS + "\n")
 
 
 def _tokens(text: str) -> list[str]:

@@ -67,11 +67,6 @@ def is_value(value: Any) -> bool:
     return bool(_FOLDERS) and any(_is_of_package(sys.modules.get(kind.__module__)) for kind in type(value).__mro__)
 
 
-def are_loaded() -> bool:
-    """Whether there are any."""
-    return bool(_FOLDERS)
-
-
 def seed(number: int) -> None:
     """Seed the random generators that every program shares: `random`, and numpy's if that is loaded."""
     random.seed(number)
@@ -79,20 +74,12 @@ def seed(number: int) -> None:
         sys.modules["numpy"].random.seed(number % (1 << 32))
 
 
-def open_proc() -> int | None:
-    """A descriptor of /proc, for when it is no longer visible; None if there is none."""
-    try:
-        return os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return None
-
-
-def memory(proc: int | None) -> tuple[int, int]:
+def memory(proc: int) -> tuple[int, int]:
     """(bytes that this process has mapped, bytes that a fork has resident at once: those of no file).
 
     proc: a descriptor of /proc, which may no longer be visible.
     """
-    file = os.open("/proc/self/statm" if proc is None else "self/statm", os.O_RDONLY, dir_fd=proc)
+    file = os.open("self/statm", os.O_RDONLY, dir_fd=proc)
     mapped, resident, of_files, *_ = map(int, os.read(file, 256).split())
     os.close(file)
     return mapped * _PAGE, (resident - of_files) * _PAGE

@@ -42,12 +42,17 @@ class Remote:
         note(self, _session=session, _target=target, _is_made=False, _is_method=False)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self._session.call(self, args, kwargs)
+        answer = self._session.ask("call", self, *args, **kwargs)
+        if isinstance(answer, Remote) and self._target[0] == "name":
+            note(answer, _is_made=self._target[1] in self._session.classes)
+        if self._is_method and type(answer) is bool and not self._session.objects:
+            raise TypeError("what is no plain data cannot say whether it is right")
+        return answer
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # that of a protocol, which is another way to look
             raise AttributeError(name)
-        return self._session.attribute(self, name)
+        return _attribute(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._session.do("setattr", self, name, value)
@@ -55,14 +60,23 @@ class Remote:
     def __delattr__(self, name: str) -> None:
         self._session.do("delattr", self, name)
 
+    # In a test of plain data it has always the same items, until the program runs again.
+
     def __iter__(self) -> Iterator[Any]:
-        return self._session.iterate(self)
+        return iter(self._session.do("iter", self) if self._session.objects else self._items())
 
     def __len__(self) -> int:
-        return self._session.length(self)
+        return int(self._session.do("len", self)) if self._session.objects else len(self._items())
+
+    def _items(self) -> list[Any]:
+        key = tuple(self._target)
+        if key not in self._session.looked_at:
+            items = list(self._session.do("iter", self))
+            self._session.looked_at[key] = items  # a new dictionary, for the program has run
+        return list(self._session.looked_at[key])
 
     def __contains__(self, item: Any) -> bool:
-        return self._session.contains(self, item)
+        return bool(self._session.do("contains", self, item)) if self._is_made else any(item == each for each in self)
 
     def __instancecheck__(self, value: Any) -> bool:
         raise self._session.need_process("it asks for the program's class")
@@ -110,13 +124,21 @@ class Carried:
 
     def __getattribute__(self, name: str) -> Any:
         if not name.startswith("_") and name in self._own and self._session.objects:
-            return self._session.attribute(self, name)
+            return _attribute(self, name)
         return super().__getattribute__(name)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name not in self._own:
             raise AttributeError(name)
-        return self._session.attribute(self, name)
+        return _attribute(self, name)
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """An attribute of an object of the program's."""
+    answer = value._session.do("getattr", value, name)
+    if isinstance(answer, Remote):
+        note(answer, _is_method=True)
+    return answer
 
 
 def note(holder: Any, **attributes: Any) -> None:

@@ -24,7 +24,7 @@ from .remote import Carried, NeedsProcess, Remote, RemoteIterator, carrier, note
 MAX_OUTPUT_BYTES = 64 << 10
 KILLED = "killed"  # not an outcome: nobody knows who killed the candidate, and the test is run again
 ALIVE = -1  # in place of a wait status
-USAGE = struct.Struct("=idq")  # wait status, CPU seconds, peak resident bytes
+ANSWER = struct.Struct("=iidq")  # pid of a new candidate; wait status, CPU seconds, peak resident bytes of the last
 _FDS = struct.Struct("3i")
 _FDS_SPACE = socket.CMSG_SPACE(_FDS.size)
 
@@ -39,26 +39,37 @@ class CandidateFailed(BaseException):
 
 
 class Zygote:
-    """The checker's line to its zygote, which alone can start and kill candidates."""
+    """The checker's line to its zygote, which alone can start and kill candidates, and keeps one at a time."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
+        self._of: Session | None = None  # whose candidate lives
 
-    def spawn(self) -> tuple[int, list[int]]:
-        """(pid, [connection, stdout file, stderr file]) of a new candidate. Raises OSError if it cannot take them."""
-        self._control.send(b"spawn")
+    def spawn(self, session: "Session") -> tuple[int, list[int]]:
+        """(pid, [connection, stdout file, stderr file]) of a new candidate, which ends the one before.
+
+        Raises OSError if this process cannot take them.
+        """
+        pid, fds = self._ask(b"spawn")
+        if len(fds) != _FDS.size:
+            raise OSError(errno.EMFILE, "descriptors of a candidate were lost: this process has too many open")
+        self._of = session
+        return pid, list(_FDS.unpack(fds))
+
+    def kill(self, is_ending: bool = False) -> None:
+        """Kill the candidate, if there is one; its session is told what it used."""
+        self._ask(b"bury" if is_ending else b"kill")
+
+    def _ask(self, what: bytes) -> tuple[int, bytes]:
+        self._control.send(what)
         data, ancillary, _, _ = self._control.recvmsg(64, _FDS_SPACE)
         if not data:
             raise wire.ConnectionClosed
-        if len(fds := b"".join(part for _, _, part in ancillary)) != _FDS.size:
-            raise OSError(errno.EMFILE, "descriptors of a candidate were lost: this process has too many open")
-        return int(data), list(_FDS.unpack(fds))
-
-    def kill(self, is_ending: bool = False) -> dict[str, Any]:
-        """Kill the candidate; its wait status (ALIVE if it should have ended), CPU seconds and peak resident bytes."""
-        self._control.send(b"bury" if is_ending else b"kill")
-        status, cpu, peak_rss = USAGE.unpack(self._control.recv(64))
-        return {"status": status, "cpu": cpu, "peak_rss": peak_rss}
+        pid, status, cpu, peak_rss = ANSWER.unpack(data)
+        if self._of is not None:
+            self._of.end({"status": status, "cpu": cpu, "peak_rss": peak_rss})
+            self._of = None
+        return pid, b"".join(part for _, _, part in ancillary)
 
 
 class Session:
@@ -69,7 +80,7 @@ class Session:
         self._cpu_seconds = cpu_seconds
         self._wall_seconds = wall_seconds
         self._memory_bytes = memory_bytes
-        pid, (connection, self._stdout, self._stderr) = zygote.spawn()
+        pid, (connection, self._stdout, self._stderr) = zygote.spawn(self)
         self._connection = wire.stream_socket(connection)
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
@@ -79,7 +90,7 @@ class Session:
         self._shared = values.Shared()
         self._remotes: dict[int, Remote] = {}
         self._own_names: dict[int, frozenset[str]] = {}  # what classes of the program's add to data types
-        self._looked_at: dict[Any, Any] = {}  # values of the program's names, and items of its objects, since it ran
+        self.looked_at: dict[Any, Any] = {}  # values of the program's names, and items of its objects, since it ran
         self.objects = False  # whether the test is about objects of the program's
         self.classes: frozenset[str] = frozenset()  # the names of their classes
         self.raised: BaseException | None = None  # the last exception that came from the program
@@ -149,11 +160,16 @@ class Session:
         return self.fail("runtime_error", f"the program ended its process with status {os.WEXITSTATUS(status)}")
 
     def stop(self, is_ending: bool = False) -> dict[str, Any]:
-        """Kill the candidate, if it lives; its usage."""
+        """Kill the candidate, if it lives; its wait status (ALIVE if it should have ended), CPU seconds, peak bytes."""
         if self.usage is None:
-            self.usage = self._zygote.kill(is_ending)
-            self._connection.close()
+            self._zygote.kill(is_ending)
+        assert self.usage is not None
         return self.usage
+
+    def end(self, usage: dict[str, Any]) -> None:
+        """The candidate is dead, and used this."""
+        self.usage = usage
+        self._connection.close()
 
     def output(self, limit: int = MAX_OUTPUT_BYTES) -> tuple[bytes, bytes]:
         """What it wrote to stdout and stderr, at most limit bytes each. Ends the session."""
@@ -236,7 +252,7 @@ class Session:
             raise ValueError("unknown tag")
         if tag == "u":
             return self._carried(reader, depth, number, about, *more)
-        self.met_foreign |= more == [True] and packages.are_loaded()
+        self.met_foreign |= more == [True] and bool(packages.modules())
         if number not in self._remotes:
             self._remotes[number] = (RemoteIterator if about is True else Remote)(self, ["h", number])
         return self._remotes[number]
@@ -248,8 +264,6 @@ class Session:
         about = {"_session": self, "_target": ["h", number], "_own": self._own_names[kind]}
 
         def carry(base: Any, *content: Any) -> Any:
-            if content and issubclass(base, list | dict | set):  # a forged frame's, which are no items
-                raise ValueError("a container with further content")
             value = carrier(base)(*content)
             note(value, **about)
             return value
@@ -297,7 +311,7 @@ class Session:
             fields["dropped"] = dropped
         self._shared.note()
         if do != "value":
-            self._looked_at = {}
+            self.looked_at = {}
         reply = self._request(do, **fields)
         with self._foreign():
             reader = values.Reader(self._resolve, self._shared)
@@ -319,47 +333,11 @@ class Session:
             note(answer, _is_made=name != "getattr")
         return answer
 
-    def call(self, function: Remote, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call something of the program's."""
-        answer = self.ask("call", function, *args, **kwargs)
-        if isinstance(answer, Remote) and function._target[0] == "name":
-            note(answer, _is_made=function._target[1] in self.classes)
-        if function._is_method and type(answer) is bool and not self.objects:
-            raise TypeError("what is no plain data cannot say whether it is right")
-        return answer
-
-    def attribute(self, value: Any, name: str) -> Any:
-        """An attribute of an object of the program's."""
-        answer = self.do("getattr", value, name)
-        if isinstance(answer, Remote):
-            note(answer, _is_method=True)
-        return answer
-
-    def iterate(self, value: Remote) -> Iterator[Any]:
-        """Its items: in a test of plain data always the same, until the program runs again."""
-        if self.objects:
-            return iter(self.do("iter", value))
-        return iter(self._items(value))
-
-    def _items(self, value: Remote) -> list[Any]:
-        key = tuple(value._target)
-        if key not in self._looked_at:
-            self._looked_at[key] = list(self.do("iter", value))
-        return list(self._looked_at[key])
-
-    def length(self, value: Remote) -> int:
-        """Its length: in a test of plain data the number of its items."""
-        return int(self.do("len", value)) if self.objects else len(self._items(value))
-
-    def contains(self, value: Remote, item: Any) -> bool:
-        """Whether it has an item: in a test of plain data one that equals it here."""
-        return bool(self.do("contains", value, item)) if value._is_made else any(item == each for each in value)
-
     def value(self, name: str) -> Any:
         """What a name of the program's stands for; the same until the program runs again. Raises KeyError."""
-        if name not in self._looked_at:
-            self._looked_at[name] = self.ask("value", Remote(self, ["name", name]))
-        return self._looked_at[name]
+        if name not in self.looked_at:
+            self.looked_at[name] = self.ask("value", Remote(self, ["name", name]))
+        return self.looked_at[name]
 
     def run(self, **fields: Any) -> tuple[str, str]:
         """(outcome, detail) of a test in the program's process, as that process reports it."""

@@ -22,6 +22,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 MAX_DEPTH = 500
@@ -55,22 +56,66 @@ _NAME_OF = {id(value): name for name, value in _BY_NAME.items()}
 
 _KEYS, _VALUES, _ITEMS = (type(view) for view in (dict[str, int]().keys(), {"": 0}.values(), {"": 0}.items()))
 _SCALARS: dict[type, Callable[[Any], Any]] = {int: int.__int__, str: str.__str__, float: float.__float__}
-# Types whose parts are JSON already: type -> (tag, parts of a value, value from parts).
-_SIMPLE: dict[type, tuple[str, Callable[[Any], list[Any]], Callable[..., Any]]] = {
-    bytes: ("b", lambda value: [bytes.hex(value)], bytes.fromhex),
-    complex: ("j", lambda value: [complex.__complex__(value).real, complex.__complex__(value).imag], complex),
-    range: ("r", lambda value: [hex(part) for part in (value.start, value.stop, value.step)],
-            lambda *parts: range(*(int(part, 16) for part in parts))),
-    decimal.Decimal: ("D", lambda value: [decimal.Decimal.__str__(value)], decimal.Decimal),
-    fractions.Fraction: ("F", lambda value: [hex(value.numerator), hex(value.denominator)],
-                         lambda *parts: fractions.Fraction(*(int(part, 16) for part in parts))),
-    datetime.datetime: ("datetime", lambda value: _time_parts(datetime.datetime, value),
-                        lambda *parts: _time_of(datetime.datetime, *parts)),
-    datetime.date: ("date", lambda value: [datetime.date.isoformat(value)], datetime.date.fromisoformat),
-    datetime.time: ("time", lambda value: _time_parts(datetime.time, value),
-                    lambda *parts: _time_of(datetime.time, *parts)),
-    datetime.timedelta: ("delta", lambda value: [value.days, value.seconds, value.microseconds], datetime.timedelta),
-}  # fmt: skip
+
+
+class NotPlain(ValueError):
+    """A value that does not cross, though others of its type do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Codec:
+    """How values of a type cross."""
+
+    tag: str
+    write: Callable[["Writer", Any, int], list[Any]]
+    """(writer, value, depth) -> what follows the tag. Raises NotPlain; ValueError for a value that is too large."""
+    read: Callable[["Reader", list[Any], int], Any]
+    """(reader, what follows the tag, depth) -> the value or, if there is `fill`, an empty one."""
+    fill: Callable[["Reader", Any, list[Any], int], None] | None = None
+    """Of types that can be changed in place: (reader, value, what follows the tag, depth); replaces the content."""
+
+
+def of_parts(tag: str, parts: Callable[[Any], list[Any]], make: Callable[..., Any]) -> Codec:
+    """Of a type whose parts are JSON already."""
+    return Codec(tag, lambda writer, value, depth: parts(value), lambda reader, data, depth: make(*data))
+
+
+def _of_items(tag: str, items: Callable[[Any], Iterable[Any]], make: Callable[[list[Any]], Any]) -> Codec:
+    """Of a container that never changes."""
+    return Codec(
+        tag,
+        lambda writer, value, depth: [writer.items(list(items(value)), depth + 1)],
+        lambda reader, data, depth: make(reader.items(data[0], depth + 1)),
+    )
+
+
+def _mutable(
+    tag: str,
+    kind: Any,
+    describe: Callable[[Any], list[Any]] = lambda value: [],
+    empty: Callable[..., Any] | None = None,
+) -> Codec:
+    """Of a container that can be changed in place: its items (a dictionary's keys, then values), what else describes
+    it, and how an empty one is made of that description."""
+    parts = (kind.keys, kind.values) if issubclass(kind, dict) else (kind.__iter__,)
+    make = empty or (lambda: kind())
+    clear = getattr(kind, "clear", None) or (lambda value: kind.__delitem__(value, slice(None)))
+    # By the methods of the data type, whatever class derives from it; Counter's own update counts.
+    add = dict.update if kind is collections.Counter else getattr(kind, "update", None) or kind.extend
+
+    def write(writer: "Writer", value: Any, depth: int) -> list[Any]:
+        said = [writer.encode(part) for part in describe(value)]
+        return [*(writer.items(list(part(value)), depth + 1) for part in parts), *said]
+
+    def read(reader: "Reader", data: list[Any], depth: int) -> Any:
+        return make(*map(reader.decode, data[len(parts) :]))
+
+    def fill(reader: "Reader", value: Any, data: list[Any], depth: int) -> None:
+        clear(value)
+        items = [reader.items(part, depth + 1) for part in data[: len(parts)]]
+        add(value, items[0] if len(parts) == 1 else zip(*items, strict=True))
+
+    return Codec(tag, write, read, fill)
 
 
 def _time_parts(kind: Any, value: Any) -> list[Any]:
@@ -96,44 +141,51 @@ def _time_of(kind: Any, text: str, fold: int, name: str | None, seconds: float |
     return kind.fromisoformat(text).replace(tzinfo=zone, fold=fold)
 
 
-# Containers that cross as a list of items: type -> (tag, its items, made from those).
-_OF_ITEMS: dict[type, tuple[str, Callable[[Any], Iterable[Any]], Callable[[list[Any]], Any]]] = {
-    tuple: ("t", tuple.__iter__, tuple),
-    frozenset: ("f", frozenset.__iter__, frozenset),
-    slice: ("slice", lambda value: (value.start, value.stop, value.step), lambda items: slice(*items)),
-    _KEYS: ("K", iter, lambda items: dict.fromkeys(items).keys()),
-    _VALUES: ("V", iter, lambda items: dict(enumerate(items)).values()),
-    _ITEMS: ("I", iter, lambda items: dict(items).items()),
-}
-# Those that can be changed in place: type -> (tag, what describes a value besides its items, an empty one of that
-# description). Dictionaries cross as keys and values, all others as items.
-_MUTABLE: dict[type, tuple[str, Callable[[Any], list[Any]], Callable[..., Any]]] = {
-    list: ("l", lambda value: [], lambda: []),
-    collections.Counter: ("c", lambda value: [], lambda: collections.Counter()),
-    collections.OrderedDict: ("o", lambda value: [], lambda: collections.OrderedDict()),
-    collections.defaultdict: ("dd", lambda value: [value.default_factory],
-                              lambda factory: collections.defaultdict(factory)),
-    dict: ("d", lambda value: [], lambda: {}),
-    set: ("s", lambda value: [], lambda: set()),
-    collections.deque: ("q", lambda value: [value.maxlen], lambda maximum: collections.deque(maxlen=maximum)),
-    bytearray: ("a", lambda value: [], lambda: bytearray()),
-    array.array: ("y", lambda value: [value.typecode], lambda typecode: array.array(typecode)),
+_CODECS: dict[type, Codec | None] = {
+    bytes: of_parts("b", lambda value: [bytes.hex(value)], bytes.fromhex),
+    complex: of_parts("j", lambda value: [complex.__complex__(value).real, complex.__complex__(value).imag], complex),
+    range: of_parts("r", lambda value: [hex(part) for part in (value.start, value.stop, value.step)],
+                     lambda *parts: range(*(int(part, 16) for part in parts))),
+    decimal.Decimal: of_parts("D", lambda value: [decimal.Decimal.__str__(value)], decimal.Decimal),
+    fractions.Fraction: of_parts("F", lambda value: [hex(value.numerator), hex(value.denominator)],
+                                  lambda *parts: fractions.Fraction(*(int(part, 16) for part in parts))),
+    datetime.datetime: of_parts("datetime", partial(_time_parts, datetime.datetime),
+                                 partial(_time_of, datetime.datetime)),
+    datetime.date: of_parts("date", lambda value: [datetime.date.isoformat(value)], datetime.date.fromisoformat),
+    datetime.time: of_parts("time", partial(_time_parts, datetime.time), partial(_time_of, datetime.time)),
+    datetime.timedelta: of_parts("delta", lambda value: [value.days, value.seconds, value.microseconds],
+                                  lambda *parts: datetime.timedelta(*parts)),
+    tuple: _of_items("t", tuple.__iter__, tuple),
+    frozenset: _of_items("f", frozenset.__iter__, frozenset),
+    slice: _of_items("slice", lambda value: (value.start, value.stop, value.step), lambda items: slice(*items)),
+    _KEYS: _of_items("K", iter, lambda items: dict.fromkeys(items).keys()),
+    _VALUES: _of_items("V", iter, lambda items: dict(enumerate(items)).values()),
+    _ITEMS: _of_items("I", iter, lambda items: dict(items).items()),
+    list: _mutable("l", list),
+    collections.Counter: _mutable("c", collections.Counter),
+    collections.OrderedDict: _mutable("o", collections.OrderedDict),
+    collections.defaultdict: _mutable("dd", collections.defaultdict, lambda value: [value.default_factory],
+                                      lambda factory: _MADE["dd"](factory)),
+    dict: _mutable("d", dict),
+    set: _mutable("s", set),
+    collections.deque: _mutable("q", collections.deque, lambda value: [value.maxlen],
+                                lambda maximum: _MADE["q"](maxlen=maximum)),
+    bytearray: _mutable("a", bytearray),
+    array.array: _mutable("y", array.array, lambda value: [value.typecode], lambda typecode: array.array(typecode)),
 }  # fmt: skip
-KINDS: tuple[type, ...] = (*_SCALARS, *_SIMPLE, *_OF_ITEMS, *_MUTABLE)
+"""By type; None: its values do not cross."""
+KINDS: tuple[type, ...] = (*_SCALARS, *_CODECS)
 """All data types; what derives from several of them crosses as the first."""
-_OF_ITEMS.update(  # containers around containers, whose subclasses do not cross
-    {
-        collections.UserDict: ("ud", lambda value: [value.data], lambda items: collections.UserDict(*items)),
-        collections.UserList: ("ul", lambda value: [value.data], lambda items: collections.UserList(*items)),
-        collections.ChainMap: ("cm", lambda value: value.maps, lambda items: collections.ChainMap(*items)),
-        types.MappingProxyType: ("mp", lambda value: [dict(value)], lambda items: types.MappingProxyType(*items)),
-    }
-)
-_BASES: dict[type, type | None] = {kind: kind for kind in (*KINDS, *_OF_ITEMS)}
-_EMPTY = {tag: empty for tag, _, empty in _MUTABLE.values()}
-_DICTIONARIES = frozenset(_MUTABLE[kind][0] for kind in _MUTABLE if issubclass(kind, dict))
-_MADE_OF_ITEMS = {tag: make for tag, _, make in _OF_ITEMS.values()}
-_MADE_OF_PARTS = {tag: make for tag, _, make in _SIMPLE.values()}
+_CODECS.update({  # containers around containers, whose subclasses do not cross
+    collections.UserDict: _of_items("ud", lambda value: [value.data], lambda items: collections.UserDict(*items)),
+    collections.UserList: _of_items("ul", lambda value: [value.data], lambda items: collections.UserList(*items)),
+    collections.ChainMap: _of_items("cm", lambda value: value.maps, lambda items: collections.ChainMap(*items)),
+    types.MappingProxyType: _of_items("mp", lambda value: [dict(value)], lambda items: types.MappingProxyType(*items)),
+})  # fmt: skip
+_BY_TAG = {codec.tag: codec for codec in _CODECS.values() if codec is not None}
+_BASES: dict[type, type | None] = {kind: kind for kind in (*KINDS, *_CODECS)}
+_ADDED: list[type] = []
+_MADE: dict[str, Any] = {"dd": collections.defaultdict, "q": collections.deque}
 
 
 def free_safely() -> None:
@@ -142,12 +194,7 @@ def free_safely() -> None:
     Those of `collections` are freed by recursion in C, and a chain of 100,000 overflows the stack. Objects of a class
     made here are not.
     """
-    deque, default = (type(kind.__name__, (kind,), {}) for kind in (collections.deque, collections.defaultdict))
-    _EMPTY.update(dd=lambda factory: default(factory), q=lambda maximum: deque(maxlen=maximum))
-
-
-class NotPlain(ValueError):
-    """A value of a package's type that does not cross."""
+    _MADE.update({tag: type(kind.__name__, (kind,), {}) for tag, kind in _MADE.items()})
 
 
 class Oversized(ValueError):
@@ -166,29 +213,13 @@ CARRIED = frozenset((int, str, float, tuple, list, dict, set, frozenset))
 """Data types of which a subclass crosses with its data, and with what it adds to them."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Codec:
-    """How values of a package's type cross (worker/arrays.py). Types that can be changed in place have `set`."""
-
-    tag: str
-    write: Callable[["Writer", Any, int], list[Any]]
-    """(writer, value, depth) -> what follows the tag. Raises ValueError for what does not cross."""
-    read: Callable[["Reader", list[Any], int], Any]
-    """(reader, what follows the tag, depth) -> a value, shared if there is `set`."""
-    set: Callable[["Reader", Any, list[Any]], None] | None = None
-    """Replaces the content of a value."""
-
-
-_ADDED: dict[type, Codec | None] = {}
-_READERS: dict[str, Callable[["Reader", list[Any], int], Any]] = {}
-
-
 def add_kind(kind: type, codec: Codec | None) -> None:
     """Have values of a type, and of its subclasses not added before, cross by this codec; None: not at all."""
-    _ADDED[kind] = codec
+    _ADDED.append(kind)
     _BASES[kind] = kind
+    _CODECS[kind] = codec
     if codec is not None:
-        _READERS[codec.tag] = codec.read
+        _BY_TAG[codec.tag] = codec
 
 
 def add_name(name: str, value: Any) -> None:
@@ -202,6 +233,13 @@ def _base(kind: type) -> type | None:
     if kind not in _BASES:
         _BASES[kind] = next((base for base in (*_ADDED, *KINDS) if issubclass(kind, base)), None)
     return _BASES[kind]
+
+
+def _codec(value: Any) -> Codec:
+    """Of a value that is shared."""
+    codec = _CODECS[_base(type(value)) or object]
+    assert codec is not None
+    return codec
 
 
 class Shared:
@@ -242,7 +280,7 @@ class Shared:
     def note(self, changed: Iterable[int] = ()) -> None:
         """The other side knows the contents of all new values, and of these."""
         for number in (*changed, *(self.values.keys() - self._known.keys())):
-            self._known[number] = _parts(self.values[number])
+            self._known[number] = _contents(self.values[number])
 
     def drop_unheld(self) -> list[int]:
         """Drop values that nothing else refers to, and the oldest if all have too many items; their numbers."""
@@ -256,19 +294,16 @@ class Shared:
         return dropped
 
 
-def _parts(value: Any) -> list[Any]:
+def _contents(value: Any) -> list[Any]:
     """What is in a mutable value, to compare it with what is in it later: the very items, or encoded data."""
-    base = _base(type(value))
-    assert base is not None
+    base: Any = _base(type(value))
     if base in _ADDED:
         return Writer(lambda other: ["h"], Shared()).contents(value)
-    if issubclass(base, dict):
-        return [*base.keys(value), *base.values(value)]
-    return list(base.__iter__(value))  # type: ignore[attr-defined]
+    return [*base.keys(value), *base.values(value)] if issubclass(base, dict) else list(base.__iter__(value))
 
 
 def _is_changed(value: Any, known: list[Any]) -> bool:
-    now = _parts(value)
+    now = _contents(value)
     if _base(type(value)) in _ADDED:
         return now != known
     return len(now) != len(known) or not all(map(operator.is_, now, known))
@@ -296,7 +331,7 @@ class Writer:
         if kind is int:  # hexadecimal is linear in the length; decimal is quadratic, and limited to 4300 digits
             return value if -_BIG < value < _BIG else ["i", hex(value)]
         base = _base(kind)
-        if base is None or depth >= MAX_DEPTH or (base in _ADDED and _ADDED[base] is None):
+        if base is None or depth >= MAX_DEPTH or (base not in _SCALARS and _CODECS[base] is None):
             name = _NAME_OF.get(id(value))
             return self._refer(value) if name is None else ["n", name]
         number = self._shared.number(value)
@@ -310,29 +345,19 @@ class Writer:
         """A value by the methods of its data type. One that does not cross stays, and is not shared."""
         if base in _SCALARS:
             return self.encode(_SCALARS[base](value))
-        if base in _OF_ITEMS:
-            tag, items, _ = _OF_ITEMS[base]
-            return [tag, self.items(list(items(value)), depth + 1)]
-        mark, codec = self._shared.mark, _ADDED.get(base)
-        if base in _MUTABLE or (codec is not None and codec.set is not None):
+        codec, mark = _CODECS[base], self._shared.mark
+        assert codec is not None
+        if codec.fill is not None:
             self._shared.add(value)
         try:
-            if base in _SIMPLE:
-                return [_SIMPLE[base][0], *_SIMPLE[base][1](value)]
-            return [codec.tag if codec is not None else _MUTABLE[base][0], *self.contents(value, depth)]
+            return [codec.tag, *codec.write(self, value, depth)]
         except NotPlain:
             self._shared.roll_back(mark)
             return self._refer(value)
 
-    def contents(self, value: Any, depth: int = 0) -> list[Any]:
-        """What is in a value that can be changed, or of a package's type, and what else describes it."""
-        base: Any = _base(type(value))
-        codec = _ADDED.get(base)
-        if codec is not None:
-            return codec.write(self, value, depth)
-        parts = (base.keys, base.values) if issubclass(base, dict) else (base.__iter__,)
-        said = [self.encode(part) for part in _MUTABLE[base][1](value)]
-        return [*(self.items(list(part(value)), depth + 1) for part in parts), *said]
+    def contents(self, value: Any) -> list[Any]:
+        """What is in a value that can be changed, and what else describes it."""
+        return _codec(value).write(self, value, 0)
 
     def changes(self) -> list[list[Any]]:
         """[number, contents] of all shared values that were changed since the other side was told."""
@@ -364,18 +389,13 @@ class Reader:
         if depth > MAX_DEPTH + 20:
             raise ValueError("nested too deeply")
         tag = data[0]
-        if tag in _EMPTY:
-            said = data[3:] if tag in _DICTIONARIES else data[2:]
-            value = (new or _EMPTY[tag])(*map(self.decode, said))
-            self.shared.add(value)
-            self.fill(value, data[1:], depth)
+        codec = _BY_TAG.get(tag)
+        if codec is not None:
+            value = codec.read(self, data[1:], depth) if new is None else new()
+            if codec.fill is not None:
+                self.shared.add(value)
+                codec.fill(self, value, data[1:], depth)
             return value
-        if tag in _MADE_OF_ITEMS:
-            return _MADE_OF_ITEMS[tag](self.items(data[1], depth + 1))
-        if tag in _READERS:
-            return _READERS[tag](self, data[1:], depth)
-        if tag in _MADE_OF_PARTS:
-            return _MADE_OF_PARTS[tag](*data[1:])
         if tag == "i":
             return int(data[1], 16)
         if tag == "n":
@@ -384,33 +404,14 @@ class Reader:
             return self.shared.values[data[1]]
         return self._resolve(self, data, depth)
 
-    def fill(self, value: Any, parts: list[Any], depth: int = 0) -> None:
-        """Put items into an empty container."""
-        base: Any = _base(type(value))  # whose methods no subclass replaces
-        first = self.items(parts[0], depth + 1)
-        if isinstance(value, dict):
-            update = dict.update if isinstance(value, collections.Counter) else base.update  # Counter's adds
-            update(value, zip(first, self.items(parts[1], depth + 1), strict=True))
-        elif isinstance(value, set):
-            base.update(value, first)
-        else:
-            base.extend(value, first)
-
     def follow(self, changes: list[list[Any]]) -> list[int]:
         """Carry over what Writer.changes() tells; the numbers of the values."""
-        for number, parts in changes:
-            self.refill(self.shared.values[number], parts)
+        for number, data in changes:
+            value = self.shared.values[number]
+            fill = _codec(value).fill
+            assert fill is not None
+            fill(self, value, data, 0)
         return [number for number, _ in changes]
-
-    def refill(self, value: Any, parts: list[Any]) -> None:
-        """Replace the content of a container."""
-        codec = _ADDED.get(_base(type(value)) or object)
-        if codec is not None and codec.set is not None:
-            codec.set(self, value, parts)
-            return
-        base: Any = _base(type(value))
-        base.clear(value) if hasattr(base, "clear") else base.__delitem__(value, slice(None))
-        self.fill(value, parts)
 
     def items(self, items: Any, depth: int) -> list[Any]:
         if not isinstance(items, list):

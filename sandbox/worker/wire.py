@@ -64,13 +64,8 @@ def decode_body(body: bytes) -> Any:
     return _decode(body.decode("ascii"))
 
 
-def send(connection: _socket.socket, message: Any) -> None:
-    """Send one message. Raises ConnectionClosed when the reader is gone."""
-    send_frame(connection, encode_frame(message))
-
-
-def send_frame(connection: _socket.socket, frame: bytes) -> None:
-    """Send what is encoded. Raises as send()."""
+def send(connection: _socket.socket, frame: bytes) -> None:
+    """Send a frame. Raises ConnectionClosed when the reader is gone."""
     try:
         connection.sendall(frame)
     except (BrokenPipeError, ConnectionResetError) as error:

@@ -20,7 +20,7 @@ import threading
 import time
 
 from . import arrays, candidate, checker, confinement, in_process, packages, wire
-from .session import ALIVE, USAGE
+from .session import ALIVE, ANSWER
 
 _OWN_FRAMES = 12  # of ours, below those of a program
 _LOW_NUMBERS = 8
@@ -38,19 +38,17 @@ def main(connection: socket.socket, warm: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # what RLIMIT_AS misses must cost a program its process, not the trainer
-    proc = packages.open_proc()
-    mapped, before = packages.memory(proc)
+    proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     layers = confinement.Confinement(settings["packages"]["paths"])
+    layers.mapped, before = packages.memory(proc)
     layers.enter(set(settings["layers"]))
     of_packages = 0  # bytes that packages take, and that count as no program's
     if settings["packages"]["names"]:
         packages.load(settings["packages"]["names"], layers.packages)
         arrays.install()
-        mapped, anonymous = packages.memory(proc)
+        layers.mapped, anonymous = packages.memory(proc)
         of_packages = anonymous - before
-    if proc is not None:
-        os.close(proc)
-    confinement.note_mapped_memory(mapped)
+    os.close(proc)
     # For all forks: once here is cheaper than once in each.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
@@ -71,7 +69,7 @@ def main(connection: socket.socket, warm: list[str]) -> None:
     gc.collect()
     gc.freeze()  # otherwise the collector of every fork touches, and so copies, all of these pages
     layers.limit_own_resources()
-    wire.send(connection, {"applied": layers.applied, "missing": layers.missing})
+    wire.send(connection, wire.encode_frame({"applied": layers.applied, "missing": layers.missing}))
     zygote.serve()
 
 
@@ -120,7 +118,7 @@ class Zygote:
             if message == b"spawn":
                 self._spawn(ours)
             elif message in (b"kill", b"bury"):
-                ours.send(USAGE.pack(*self._kill(is_ending=message == b"bury")))
+                ours.send(ANSWER.pack(0, *self._kill(is_ending=message == b"bury")))
             else:
                 break
         ours.close()
@@ -129,12 +127,11 @@ class Zygote:
         if status != 0:
             (index,) = struct.unpack_from("<i", self._progress, 0)
             died = {"status": status, "test": index, "peak_rss": self._own(usage.ru_maxrss), "cpu": left_cpu}
-            wire.send(self._connection, {"died": died})
+            wire.send(self._connection, wire.encode_frame({"died": died}))
 
     def _spawn(self, control: socket.socket) -> None:
-        """Fork a candidate; tell the checker its pid, and give it the connection, the stdout file, the stderr file."""
-        if self._candidate:
-            self._kill()
+        """Fork a candidate, after the end of the last; give the checker its connection, stdout and stderr file."""
+        ended = self._kill()
         # Without the standard library's wrapper: what runs between forks writes to shared pages, which are then copied.
         ours, theirs = _socket.socketpair()
         # Files rather than pipes: nobody need drain them, and RLIMIT_FSIZE caps them.
@@ -147,7 +144,7 @@ class Zygote:
             candidate.main(self._layers, [null, *outputs, theirs.fileno()])
         self._candidate = child
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("3i", ours.fileno(), *outputs))
-        control.sendmsg([str(child).encode()], [rights])
+        control.sendmsg([ANSWER.pack(child, *ended)], [rights])
         for fd in (ours.detach(), theirs.detach(), null, *outputs):
             os.close(fd)
 

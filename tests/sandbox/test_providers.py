@@ -11,7 +11,7 @@ from unittest.mock import Mock, create_autospec
 import pytest
 
 from sandbox import Program, SandboxPool, SandboxUnavailable
-from sandbox.providers import Machine, RemotePool, _rent_from_morph, open_sandbox
+from sandbox.providers import Machine, _rent_from_morph, open_sandbox, rented_pool
 
 PROGRAMS = [
     Program(source="print('[]')\ndef f(x): return x + 1", tests=["assert f(1) == 2", "assert f(2) == 3"]),
@@ -45,7 +45,7 @@ class Shell:
     def execute(self, command: str, seconds: float) -> str:
         if self.fails("execute"):
             raise ConnectionError("away")
-        is_job = "remote_job job.json" in command
+        is_job = "providers job.json" in command
         self.allowed += [seconds] * is_job
         command = command.replace("/tmp/ares-sandbox", str(self.folder / "machine"))
         environment = {"PATH": f"{self.folder}/bin:/usr/bin:/bin"}
@@ -60,7 +60,7 @@ class Shell:
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    monkeypatch.setattr(RemotePool, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("sandbox.providers._PAUSES", (0.01, 0.01))
     return Shell(tmp_path)
 
 
@@ -70,7 +70,7 @@ def judged(pool: SandboxPool, programs: list[Program] = PROGRAMS) -> list[tuple[
 
 def test_a_rented_machine_gives_the_local_verdicts(shell: Shell) -> None:
     naps = Program(source="def f(x): return x", tests=["assert f(1) == 1"] * 40, wall_seconds=7.0)
-    with RemotePool("shell", shell.rent) as pool:
+    with rented_pool("shell", shell.rent) as pool:
         assert judged(pool) == EXPECTED
         (verdict,) = pool.run([naps])
     assert verdict.isolation.startswith("shell:")
@@ -83,7 +83,7 @@ def test_a_rented_machine_gives_the_local_verdicts(shell: Shell) -> None:
 @pytest.mark.parametrize("failures", [["start", "start"], ["execute"], ["start", "execute"]])
 def test_an_outage_at_the_start_is_retried(shell: Shell, failures: list[str]) -> None:
     shell.failures = failures
-    with RemotePool("shell", shell.rent) as pool:
+    with rented_pool("shell", shell.rent) as pool:
         assert judged(pool, PROGRAMS[:1]) == EXPECTED[:1]
     assert shell.started == shell.ended
 
@@ -91,16 +91,16 @@ def test_an_outage_at_the_start_is_retried(shell: Shell, failures: list[str]) ->
 def test_a_lasting_outage_at_the_start_is_a_clear_error(shell: Shell) -> None:
     shell.failures = ["start"] * 3
     with pytest.raises(SandboxUnavailable, match="away"):
-        RemotePool("shell", shell.rent)
+        rented_pool("shell", shell.rent)
 
 
 def test_an_outage_while_judging_is_retried_on_a_fresh_machine_and_is_no_score_if_it_lasts(shell: Shell) -> None:
-    with RemotePool("shell", shell.rent) as pool:
+    with rented_pool("shell", shell.rent) as pool:
         for number, kind in enumerate(("execute", "truncate"), start=2):
             shell.failures = [kind]
             assert judged(pool, PROGRAMS[:2]) == EXPECTED[:2]
             assert shell.started == number
-        shell.failures = ["execute"] + ["start"] * 6
+        shell.failures = ["execute"] + ["start"] * 3
         assert judged(pool, PROGRAMS[:1]) == [("internal_error", None)]
         assert judged(pool, PROGRAMS[:1]) == EXPECTED[:1]
     assert shell.started == shell.ended == 4

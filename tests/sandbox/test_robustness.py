@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,7 +21,7 @@ from sandbox import PoolClosed, Program, SandboxPool, Verdict
 from sandbox import pool as pool_module
 from sandbox.pool import Worker
 from sandbox.worker.checker import Checker
-from sandbox.worker.session import Zygote
+from sandbox.worker.session import ANSWER, Zygote
 from sandbox.worker_process import WorkerLost, WorkerProcess, _post_mortem
 from tests.sandbox.sandbox_configurations import (
     REFUSED,
@@ -117,23 +118,23 @@ def test_a_retry_has_a_fresh_worker_though_others_are_free(monkeypatch: pytest.M
     def judge(self: WorkerProcess, program: Program, *rest: object) -> object:
         used.append(self)
         if len(used) == 1:
+            time.sleep(1.0)  # the other worker is free by then
             raise WorkerLost("by the test")
         return original(self, program, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(WorkerProcess, "judge", judge)
-    monkeypatch.setattr(SandboxPool, "_RETRY_SECONDS", 1.0)  # the other worker is free by then
     with SandboxPool(num_workers=2) as pool:
         assert {verdict.error_type for verdict in pool.run([GOOD, GOOD])} == {"accepted"}
     assert len(set(used)) == 3
 
 
 def test_a_worker_that_cannot_start_does_not_starve_those_that_live(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: SandboxPool) -> Worker:
+    def fail() -> Worker:
         raise WorkerLost("no memory")
 
     with SandboxPool(num_workers=2) as pool:
         pool.run([SLOW, SLOW])
-        monkeypatch.setattr(SandboxPool, "_start_worker", fail)
+        monkeypatch.setattr(pool, "_start_worker", fail)
         os.kill(pool._free[-1].pid, signal.SIGKILL)  # type: ignore[union-attr]
         assert [pool.run([GOOD])[0].error_type for _ in range(3)] == ["internal_error", "accepted", "accepted"]
 
@@ -202,9 +203,9 @@ def test_checkers_of_outputs_leave_no_descriptors_to_the_tests_and_programs_afte
 def test_descriptors_that_get_lost_are_a_fault_of_the_machine() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        socket.send_fds(theirs, [b"7"], [0])
+        socket.send_fds(theirs, [ANSWER.pack(7, 0, 0.0, 0)], [0])
         with pytest.raises(OSError, match="too many open"):
-            Zygote(ours).spawn()
+            Zygote(ours).spawn(Mock())
 
 
 SPAWN = """
