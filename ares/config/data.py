@@ -54,12 +54,29 @@ def _held_out_sets(value: Any) -> Any:
     return sets
 
 
+def _named_sources(value: Any) -> Any:
+    """A mapping of names as sources of a mixture."""
+    if isinstance(value, dict):
+        if len(value) < 2:
+            raise ValueError("a mixture has two sources or more; one needs no name")
+        for name, source in value.items():
+            if not isinstance(name, str) or not _NAME.fullmatch(name):
+                raise ValueError(f"{name!r:.60} cannot name a source: letters, digits, '.', '_' and '-', at most 50")
+            if not isinstance(source, str):
+                raise ValueError(f"{name}: a source is a text, not {source!r:.60}")
+    return value
+
+
 class DataConfig(Strict):
     """Which problems are trained on and evaluated on, and how a row becomes a prompt."""
 
-    train: Source
+    train: Annotated[Source | dict[str, str], BeforeValidator(_named_sources)]
     """A .jsonl, .json, .csv (each also .gz) or .parquet file, a glob, a folder, a Hugging Face data set as
-    name:configuration@revision, a procedural task as reasoning_gym:NAME?size=500&SETTING=…; or a list of them."""
+    name:configuration@revision, a procedural task as reasoning_gym:NAME?size=500&SETTING=…; a list of them; or a
+    mixture of them by name, each with metrics of its own (train/NAME/…)."""
+    weights: dict[str, Annotated[float, Field(gt=0)]] | None = None
+    """How often the sources of a mixture are drawn from, relative to each other; one that is drawn from more often than
+    its size says begins anew earlier. None: each problem as often as the others."""
     curriculum: CurriculumSettings | None = None
     """Draw from one source of data.train at a time, in the order of its list: its levels, easy ones first. None: from
     all of them."""
@@ -115,6 +132,13 @@ class DataConfig(Strict):
         return list(self.train) if self.curriculum is not None else []
 
     @property
+    def train_sets(self) -> dict[str, Source]:
+        """The sources of the train set by name: those of a mixture, a curriculum's levels by number, or "" for all."""
+        if isinstance(self.train, dict):
+            return dict(self.train)
+        return {str(level): one for level, one in enumerate(self.levels)} or {"": self.train}
+
+    @property
     def held_out(self) -> dict[str, HeldOutConfig]:
         """The held-out sets by name; "" names one that has none."""
         if isinstance(self.validation, dict):
@@ -137,7 +161,10 @@ class DataConfig(Strict):
 
     @model_validator(mode="after")
     def _levels_are_sources(self) -> "DataConfig":
-        if self.curriculum is not None and (isinstance(self.train, str) or len(self.train) < 2):
+        names = self.train.keys() if isinstance(self.train, dict) else set()
+        if self.weights is not None and self.weights.keys() != names:
+            raise ValueError("data.weights: one for each source of a mixture, data.train={NAME: …, NAME: …}, by name")
+        if self.curriculum is not None and (not isinstance(self.train, list) or len(self.train) < 2):
             raise ValueError("data.curriculum: its levels are the sources of data.train: name two or more, in a list")
         return self
 

@@ -14,6 +14,7 @@ from ares.data.problems import (
     OPENING,
     OWN,
     Cursor,
+    Mixture,
     Problems,
     Row,
     as_problems,

@@ -133,11 +133,10 @@ def load_train(
     config: DataConfig, tokenizer: PreTrainedTokenizerBase, needs: Needs, vision: Vision | None = None,
     begin: Begin | None = None,
 ) -> Problems:  # fmt: skip
-    """The train set of the settings, as `load_problems` has it; of a curriculum, its levels `joined` by number."""
-    named: dict[str, Source] = {str(level): one for level, one in enumerate(config.levels)} or {"": config.train}
+    """The train set of the settings, as `load_problems` has it; a mixture or a curriculum's levels are `joined`."""
     whole = joined({
         name: load_problems(one, config.train_split, config, tokenizer, needs, vision, config.limit, begin)
-        for name, one in named.items()
+        for name, one in config.train_sets.items()
     })  # fmt: skip
     assert whole is not None
     return whole
@@ -375,6 +374,10 @@ def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedToke
     return tokenizer
 
 
+Mixture = tuple[tuple[int, float], ...]
+"""Size and weight of each set of a train set, in the order of their rows."""
+
+
 @dataclass
 class Cursor:
     """The position in the train set: an endless walk over a new permutation each epoch."""
@@ -384,14 +387,24 @@ class Cursor:
     epoch: int = 0
     position: int = 0
 
-    def take(self, count: int, is_skipped: Callable[[int], bool] = lambda row: False) -> list[int]:
-        """The next `count` row numbers that are not skipped. Raises DataError when all are."""
+    def take(
+        self, count: int, is_skipped: Callable[[int], bool] = lambda row: False, mixture: Mixture | None = None
+    ) -> list[int]:
+        """The next `count` row numbers that are not skipped. Raises DataError when all are.
+
+        mixture: the sizes and weights of the sets of which the rows are, if they have weights.
+        """
         taken: list[int] = []
         passed_over = 0
         while len(taken) < count:
-            if self.position == self.size:
+            if mixture is None:
+                order = _order(self.seed, self.size, self.epoch)
+            else:
+                order = mixed(self.seed, self.epoch, mixture)
+            if self.position == len(order):
                 self.epoch, self.position = self.epoch + 1, 0
-            row = int(_order(self.seed, self.size, self.epoch)[self.position])
+                continue
+            row = int(order[self.position])
             self.position += 1
             if not is_skipped(row):
                 taken.append(row)
@@ -409,10 +422,28 @@ class Cursor:
         self.epoch, self.position = state["epoch"], state["position"]
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=64)
 def _order(seed: int, size: int, epoch: int) -> np.ndarray:
     """An epoch's order of row numbers; cached, since every step takes a few of them."""
     return np.random.default_rng(derive_seed(seed, "order", epoch)).permutation(size)
+
+
+@functools.lru_cache(maxsize=2)
+def mixed(seed: int, epoch: int, mixture: Mixture) -> np.ndarray:
+    """An epoch's order of row numbers of sets with weights: each set's share of it, shuffled among each other.
+
+    A set is walked through on its own, in a new permutation each time, and goes on in the next epoch where it stopped:
+
+        weights 3 : 1   sizes 4, 4    epoch 0: c a B d b a′      epoch 1: …   (a′: the first set has begun anew)
+    """
+    rows, whole = sum(size for size, _ in mixture), sum(weight for _, weight in mixture)
+    parts, first = [], 0
+    for number, (size, weight) in enumerate(mixture):
+        begin, end = (round(rows * weight / whole * (epoch + more)) for more in (0, 1))
+        walks = [_order(derive_seed(seed, "set", number), size, walk) for walk in range(begin // size, -(-end // size))]
+        parts.append(first + np.concatenate(walks)[begin % size :][: end - begin] if walks else np.empty(0, int))
+        first += size
+    return np.random.default_rng(derive_seed(seed, "mixture", epoch)).permutation(np.concatenate(parts))
 
 
 def is_prompt_only(columns: Iterable[Any], config: DataConfig, needs: Needs) -> bool:

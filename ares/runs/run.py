@@ -33,6 +33,7 @@ from ares.config import (
 )
 from ares.data import (
     DataError,
+    Mixture,
     Problems,
     Vision,
     check_media,
@@ -246,8 +247,17 @@ class Run:
 
         while curriculum is not None and not curriculum.is_last and all(map(is_skipped, range(len(names)))):
             curriculum.rise()
-        rows = state.cursor.take(count, is_skipped)
+        rows = state.cursor.take(count, is_skipped, self._mixture)
         return names.iloc[rows].tolist()
+
+    @cached_property
+    def _mixture(self) -> Mixture | None:
+        """Sizes and weights of the train set's sources."""
+        weights = self.config.data.weights
+        if weights is None:
+            return None
+        sizes = map(len, self.train_set.parts(list(self.config.data.train_sets)))
+        return tuple(zip(sizes, (weights[name] for name in self.config.data.train_sets), strict=True))
 
     def plan(self, state: RunState) -> None:
         """Choose the prompts of the first draws up to the one from this step's policy, into the state after it.

@@ -95,6 +95,7 @@ class Refill:
                 "filter/rollouts": float(len(self._rows)),
                 "filter/drawn_prompts": float(self.drawn),
             }
+            | self._set_metrics(first)
             | function_metrics(rows)
             | episode_metrics(rows)
         )
@@ -102,6 +103,19 @@ class Refill:
             metrics |= code_metrics(rows, self.slots)
             if self.config.rollout.second_turn.enabled:
                 metrics |= second_turn_metrics(rows, self.config.rollout.second_turn.children)
+        return metrics
+
+    def _set_metrics(self, rows: pd.DataFrame) -> dict[str, float]:
+        """`train/SET/…` of each source of a mixture: its share of the prompts, accuracy and length."""
+        if not isinstance(self.config.data.train, dict):
+            return {}
+        metrics, of = {}, rows["id"].str.partition("/")[0]
+        for name in self.config.data.train:
+            own = rows[of == name]
+            metrics[f"train/{name}/share"] = own["slot"].nunique() / rows["slot"].nunique()
+            if own["accuracy"].notna().any():
+                metrics[f"train/{name}/accuracy"] = float(own["accuracy"].astype(float).mean())
+                metrics[f"train/{name}/response_length"] = float(own["tokens"].mean())
         return metrics
 
     def seconds_per_solved(self, seconds: float) -> dict[str, float]:

@@ -127,7 +127,8 @@ def _looked_at(config: "Config", model: str | None, against: list[str]) -> "Chec
     environment = None if tokenizer is None else OpenEnvironment.of(config, tokenizer)
     data, begin = (data, None) if environment is None else (environment.data, environment.begin)
     how: dict[str, Any] = {"answer": config.reward.answer, "begin": begin}
-    report = check_rows(data.train, data.train_split, data, needs, tokenizer, vision, data.limit, **how)
+    sources = [*data.train.values()] if isinstance(data.train, dict) else data.train
+    report = check_rows(sources, data.train_split, data, needs, tokenizer, vision, data.limit, **how)
     if tokenizer is not None:
         ends = end_token_ids(config.model.location, tokenizer)
         for number, odd in enumerate(odd_in_template(tokenizer, data.chat_template_kwargs, ends), 1):

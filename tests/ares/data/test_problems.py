@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ from transformers import AutoTokenizer
 
 from ares.config.run import DataConfig
 from ares.data.check import check_rows
-from ares.data.problems import OWN, Cursor, DataError, Problems, joined, load_held_out, load_problems
+from ares.data.problems import OWN, Cursor, DataError, Mixture, Problems, joined, load_held_out, load_problems, mixed
 from tests.ares.builders import MODEL, tokenizer
 from tests.ares.data.code_rows import written
 
@@ -336,6 +337,29 @@ def test_epochs_and_seeds_differ_in_order() -> None:
     first, second = cursor.take(50), cursor.take(50)
     assert first != second
     assert Cursor(1, 50).take(50) != first
+
+
+@given(
+    seed=st.integers(0, 2**31),
+    mixture=st.lists(st.tuples(st.integers(1, 9), st.floats(0.1, 9)), min_size=2, max_size=4).map(tuple),
+    counts=st.lists(st.integers(1, 9), max_size=12),
+)
+@settings(max_examples=50, deadline=None)
+def test_a_mixture_draws_sets_by_their_weights_and_each_problem_of_a_set_before_any_again(
+    seed: int, mixture: Mixture, counts: list[int]
+) -> None:
+    size = sum(rows for rows, _ in mixture)
+    cursor = Cursor(seed, size)
+    taken = [row for count in (*counts, 5 * size) for row in cursor.take(count, mixture=mixture)]
+    assert taken == Cursor(seed, size).take(len(taken), mixture=mixture)
+    epochs, first = [mixed(seed, epoch, mixture) for epoch in range(6)], 0
+    whole = sum(weight for _, weight in mixture)
+    for rows, weight in mixture:
+        drawn = [np.sort(epoch[(first <= epoch) & (epoch < first + rows)]) for epoch in epochs]
+        together = np.bincount(np.concatenate(drawn) - first, minlength=rows)
+        assert abs(together.sum() - 6 * size * weight / whole) <= 1
+        assert together.max() - together.min() <= 1  # a walk through the set, again and again
+        first += rows
 
 
 def test_a_skip_set_that_leaves_nothing_is_an_error() -> None:

@@ -13,6 +13,7 @@ from ares.data import DataError
 from ares.evaluation import Evaluation, EvaluationRequest
 from ares.grading import code as code_grading
 from ares.runs.run import Run
+from ares.step.refill import Refill
 from ares.store.store import RunStore, StoreError
 from flows import ablate
 from sandbox import PackageMissing, packages
@@ -156,6 +157,24 @@ def test_a_curriculum_draws_from_one_level_and_from_the_next_one_once_it_is_mast
     assert run.state.metrics()["curriculum/level"] == 1.0
     again = run.restored(run.state.state_dict())
     assert {name.partition("/")[0] for name in run.next_prompts(again, 7)} == {"1"}
+
+
+def test_a_mixture_is_drawn_from_by_its_weights_and_each_source_has_metrics(tmp_path: Path, levels: list[str]) -> None:
+    easy, hard = (tmp_path / f"{name}.jsonl" for name in ("easy", "hard"))
+    sources = [f"data.train={{easy: {easy}, hard: {hard}}}", "data.weights={easy: 1, hard: 4}"]
+    run, _ = Run.check(builders.config(*sources), "mixed", tmp_path)
+    drawn = run.next_prompts(run.state, 50)
+    assert pd.Series(drawn).str.partition("/")[0].value_counts().to_dict() == {"hard": 40, "easy": 10}
+    refill = Refill(1, run.config)
+    refill.ask()
+    rows = builders.rows([[1, 0], [1, 1]]).assign(id=["easy/a"] * 2 + ["hard/b"] * 2)
+    refill.take(rows.assign(reward_accuracy=rows["accuracy"]))
+    found = {name: value for name, value in refill.metrics().items() if name.startswith("train/")}
+    length = rows["tokens"].groupby(rows["id"]).mean()
+    assert found == {
+        "train/easy/share": 0.5, "train/easy/accuracy": 0.5, "train/easy/response_length": length["easy/a"],
+        "train/hard/share": 0.5, "train/hard/accuracy": 1.0, "train/hard/response_length": length["hard/b"],
+    }  # fmt: skip
 
 
 def test_a_level_of_which_every_problem_is_skipped_is_over(tmp_path: Path, levels: list[str]) -> None:
