@@ -48,13 +48,9 @@ class EvaluationRequest(Strict):
     """Another finished evaluation of the same problems: its folder."""
 
     @model_validator(mode="after")
-    def _k_fits_n(self) -> "EvaluationRequest":
+    def _fields_fit(self) -> "EvaluationRequest":
         if any(not 1 <= k <= self.samples for k in self.k or []):
             raise ValueError(f"every k must be between 1 and the samples per problem ({self.samples}), not {self.k}")
-        return self
-
-    @model_validator(mode="after")
-    def _a_form_is_a_suites(self) -> "EvaluationRequest":
         if self.form is not None and self.suite is None:
             raise ValueError("--form is how a suite asks: it needs --suite")
         return self

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from transformers import AutoTokenizer
 
 from algorithms.protocol import DataProto
 from ares.config import ENGINES, Config
+from ares.data import load_tokenizer
 from ares.engines import Completion, Engine, Request, SamplingSettings, view_as_tensors
 from ares.learner import Learner, Ranks, UpdateResult
 from ares.models import naming_settings
@@ -78,9 +78,7 @@ class EngineService:
     def __init__(self, config: Config) -> None:
         self.config = config
         torch.set_num_threads(config.rollout.threads)
-        self.tokenizer = AutoTokenizer.from_pretrained(
-            config.model.location, trust_remote_code=config.model.trust_remote_code
-        )
+        self.tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
         self.engine: Engine = ENGINES.make(config.rollout, config, self.tokenizer)
 
     def version(self) -> int | None:
