@@ -1,7 +1,7 @@
-"""A process that has imported what tests import: the workers of pytest-xdist and the tests' `ares` commands are forked
-from it.
+"""A process that has imported what tests import: the workers of pytest-xdist, the tests' `ares` commands and the
+workers of their Ray are forked from it.
 
-A fresh worker of pytest-xdist costs twenty CPU seconds of imports, a fresh `ares train` ten.
+A fresh worker of pytest-xdist costs twenty CPU seconds of imports, a fresh `ares train` ten, an actor of its Ray six.
 A forked one is a process of its own all the same: it can be killed, and leaves nothing behind in the tests' process.
 One server serves all processes of a test session. Not for a run with `own_server` (short_runs.py) and not in a
 deployment: these start as a user's do.
@@ -12,6 +12,7 @@ Run as a module it is the server: `python -m tests.fork_server PARENT`.
 import array
 import atexit
 import contextlib
+import functools
 import gc
 import importlib
 import json
@@ -53,7 +54,8 @@ def start() -> None:
 
 
 def python() -> str:
-    """A command that works as `python -c` does, in a forked process: what pytest-xdist starts its workers with."""
+    """A command that works as `python -c CODE` and `python FILE` do, in a forked process: what pytest-xdist starts its
+    workers with, and Ray its own."""
     return shlex.join([sys.executable, "-S", "-E", str(Path(__file__).with_name("forked_python.py"))])
 
 
@@ -146,8 +148,9 @@ def _serve(connection: socket.socket) -> None:
             connection.close()
             _take_over(environment, directory, streams)
             _read_settings()
+            _fork_workers_of_ray()
             try:
-                {"command": _command, "test worker": _test_worker}[kind](arguments)
+                {"command": _command, "python": _python}[kind](arguments)
             finally:
                 atexit._run_exitfuncs()  # `os._exit` does not
     for stream in streams:
@@ -194,11 +197,21 @@ def _command(arguments: list[str]) -> None:
     runpy.run_module("tests.killed_cli", run_name="__main__")
 
 
-def _test_worker(arguments: list[str]) -> None:
-    """A worker of pytest-xdist, as `python -u -c CODE`."""
-    *_, code = arguments
+def _python(arguments: list[str]) -> None:
+    """A worker of pytest-xdist, as `python -u -c CODE`, or of Ray, as `python FILE …`."""
     sys.modules["__main__"] = types.ModuleType("__main__")  # not this one, which processes would run that are spawned
-    exec(code, vars(sys.modules["__main__"]))
+    if "-c" in arguments:
+        exec(arguments[-1], vars(sys.modules["__main__"]))
+    else:
+        sys.argv = arguments
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+def _fork_workers_of_ray() -> None:
+    """The workers of a local Ray that this process starts are forked, too; those of a cluster are not."""
+    import ray
+
+    ray.init = functools.partial(ray.init, runtime_env={"py_executable": python()})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""What pytest-xdist starts in place of `python -u -c CODE`: asks the fork server for such a process; ends with it.
+"""What pytest-xdist starts in place of `python -u -c CODE`, and Ray in place of `python FILE …`: asks the fork server
+for such a process; ends with it.
 
 Also the fork server's client, with the standard library alone.
 """
@@ -23,7 +24,7 @@ def wait_until_open(seconds: float = 300) -> None:
 
 
 def asked(kind: str, arguments: list[str], environment: dict[str, str], streams: list[int]) -> socket.socket:
-    """Ask the fork server for a process of a kind (`command` or `test worker`) with these arguments, environment and
+    """Ask the fork server for a process of a kind (`command` or `python`) with these arguments, environment and
     standard streams, in this directory."""
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(os.environ[FORK_SERVER])
@@ -34,6 +35,6 @@ def asked(kind: str, arguments: list[str], environment: dict[str, str], streams:
 
 if __name__ == "__main__":
     wait_until_open()
-    with asked("test worker", sys.argv[1:], dict(os.environ), [0, 1, 2]) as connection, connection.makefile() as told:
+    with asked("python", sys.argv[1:], dict(os.environ), [0, 1, 2]) as connection, connection.makefile() as told:
         _, status = told.readlines()
     sys.exit(os.waitstatus_to_exitcode(int(status)))
