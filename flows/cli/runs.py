@@ -1,5 +1,6 @@
 """`ares fork`, `diff`, `verify`, `export`, `import` and `gc`: what is done with runs besides training them."""
 
+import json
 import time
 from functools import partial
 from pathlib import Path
@@ -72,16 +73,33 @@ def verify(run: RunName) -> None:
 
 def export(
     run: RunName,
-    out: Annotated[Path, typer.Option(help="Folder to write, new or empty.")],
+    out: Annotated[Path, typer.Option(help="Folder to write, new or empty; with --pairs a new file.")],
     step: Annotated[int | None, typer.Option(help="The newest checkpoint at or before this step.")] = None,
     merge: Annotated[bool, typer.Option("--merge", help="model.lora: the model with its adapters merged.")] = False,
+    pairs: Annotated[bool, typer.Option("--pairs", help="Its samples in pairs, as JSON lines, for DPO.")] = False,
 ) -> None:
-    """Write a run's weights and tokenizer so that transformers, vLLM and lm-eval read them."""
+    """Write a run's weights and tokenizer so that transformers, vLLM and lm-eval read them; or pairs of its samples."""
     from ares.runs import export as write
 
+    if pairs:
+        _export_pairs(run, out)
+        return
     version = write(run, out, step, merge)
     console.print(f"{out}: the weights of {run} after step {version}")
     next_step(f"ares eval {out} --data PROBLEMS")
+
+
+def _export_pairs(run: str, out: Path) -> None:
+    from ares.history import pairs
+    from ares.store import StoreError, run_store
+
+    lines = [json.dumps(pair) + "\n" for pair in pairs(run_store(run))]
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.writelines(lines)
+    except OSError as error:
+        raise StoreError(f"{out} cannot be written: {error.strerror}") from error
+    console.print(f"{out}: {len(lines)} pairs of samples of {run}: prompt, chosen, rejected", markup=False)
 
 
 def import_gguf(

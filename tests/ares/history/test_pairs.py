@@ -1,0 +1,26 @@
+"""Pairs of a run's samples for preference learning."""
+
+import json
+from pathlib import Path
+
+from ares.store import RunStore
+from tests.short_runs import told
+
+
+def test_a_pair_is_a_right_and_a_wrong_answer_of_each_trained_group_with_both(runs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pairs.jsonl"
+    said = told(runs, "export", "uninterrupted", "--pairs", "--out", str(out))
+    assert said.returncode == 0, said.stderr
+    pairs = [json.loads(line) for line in out.read_text().splitlines()]
+    store, mixed = RunStore(runs / "uninterrupted"), 0
+    for step in store.committed_steps()[1:]:
+        rows = store.read_rows(store.read_commit(step).artifacts["samples"])
+        mixed += int((rows.groupby("slot")["accuracy"].nunique() > 1).sum())
+        said_by = set(zip(rows["prompt"], rows["response"], rows["accuracy"], strict=True))
+        for pair in (each for each in pairs if each["step"] == step):
+            assert (pair["prompt"], pair["chosen"], 1.0) in said_by
+            assert (pair["prompt"], pair["rejected"], 0.0) in said_by
+    assert len(pairs) == mixed > 0
+    assert f"{mixed} pairs of samples of uninterrupted" in said.stdout.replace("\n", " ")
+    again = told(runs, "export", "uninterrupted", "--pairs", "--out", str(out))
+    assert (again.returncode, "File exists" in again.stderr) == (2, True)
