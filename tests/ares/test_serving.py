@@ -15,7 +15,9 @@ import pandas as pd
 import pytest
 
 from algorithms.keys import derive_seed
+from ares.config import JudgeConfig
 from ares.engines import Request, SamplingSettings, TransformersEngine
+from ares.grading.judge import JudgeScorer
 from ares.serving import policy_app
 from tests.ares.builders import MODEL, engine, tokenizer
 from tests.shared_run import REPOSITORY
@@ -130,6 +132,12 @@ def test_the_command_serves_a_model_to_openais_client_until_it_is_interrupted(tm
         address = next(found[0] for line in server.stdout if (found := re.search(r"http://\S+", line)))
         client = openai.OpenAI(base_url=address, api_key="none", max_retries=0)
         said = client.chat.completions.create(model="any", messages=MESSAGES, temperature=0, max_tokens=32)
-        assert "boxed" in str(said.choices[0].message.content)
+        answer = re.search(r"boxed\{(\d+)", str(said.choices[0].message.content))
+        assert answer is not None
+        asked = JudgeConfig(url=address, model="any", template="{response}", mark=r"boxed\{(\d+)", scale=(0, 100),
+                            max_tokens=32)  # fmt: skip
+        rows = pd.DataFrame({"prompt": ["Well?"], "response": [MESSAGES[0]["content"]]})
+        (judged,) = JudgeScorer(asked, 60.0, tmp_path / "replies")(rows)  # it may be a judge as well
+        assert judged.score == float(answer[1]) / 100
         server.send_signal(signal.SIGINT)
         assert (server.wait(20), "Traceback" in server.stdout.read()) == (130, False)
