@@ -17,8 +17,8 @@ import psutil
 from ares.store.store import RunStore
 from flows.servers.service import answers
 from tests.prefect_server import call_api, free_port
-from tests.shared_run import SMALL
-from tests.short_runs import REPOSITORY
+from tests.shared_run import REPOSITORY, SMALL
+from tests.short_runs import told
 
 REWARD = '''
 import time
@@ -69,8 +69,8 @@ class Deployment:
 
     def stop(self) -> None:
         if self.up is not None and self.up.poll() is None:
-            command = [sys.executable, "-m", "flows.cli", "down", "--data", str(self.runs)]
-            subprocess.run(command, cwd=REPOSITORY, check=True, timeout=300)
+            ended = told(self.runs, "down", "--data", str(self.runs))
+            assert ended.returncode == 0, ended.stderr
             assert self.up.wait(timeout=120) == 0
 
     def logs(self) -> str:
