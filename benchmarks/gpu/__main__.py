@@ -18,17 +18,16 @@ from benchmarks.gpu.runner import Measurement, Report, run
 
 MEASUREMENTS = [
     Measurement("machine", transfers.machine, 40),
-    Measurement("log-probs and entropy", updates.tiles, 60),
-    Measurement("update, 1.5B", partial(updates.update, shape="1.5B", checkpointing=False), 90),
-    Measurement("update, 1.5B, checkpointing", partial(updates.update, shape="1.5B", checkpointing=True), 90),
-    Measurement("update, 0.5B", partial(updates.update, shape="0.5B", checkpointing=False), 60),
-    Measurement("update, 0.5B, checkpointing", partial(updates.update, shape="0.5B", checkpointing=True), 60),
+    Measurement("profile, 0.5B", updates.profile, 60),
     Measurement("layouts", updates.layouts, 90),
     Measurement("step, 0.5B", steps.published_shape, 90),
-    Measurement("step, tiny-math", steps.tiny_math, 60),
     Measurement("transformers engine", engines.transformers_engine, 60),
+    Measurement("update, 0.5B", partial(updates.update, shape="0.5B", checkpointing=False), 60),
+    Measurement("update, 1.5B", partial(updates.update, shape="1.5B", checkpointing=False), 90),
+    Measurement("update, 1.5B, checkpointing", partial(updates.update, shape="1.5B", checkpointing=True), 90),
+    Measurement("log-probs and entropy", updates.tiles, 60),
+    Measurement("step, tiny-math", steps.tiny_math, 60),
     Measurement("hand-over", transfers.handover, 60),
-    Measurement("profile, 1.5B", updates.profile, 60),
     Measurement("vLLM", engines.vllm_engine, 150, in_tiny=False),
     Measurement("kill and resume", steps.killed_run, 240, in_tiny=False),
 ]
