@@ -5,6 +5,7 @@ import atexit
 import builtins
 import contextlib
 import decimal
+import functools
 import gc
 import importlib
 import io
@@ -129,30 +130,27 @@ class _Queue(queue.Queue[Any]):
     join_thread = cancel_join_thread = close
 
 
-def _like_multiprocessing(kind: Any) -> Any:
-    """A lock's maker whose locks are acquired and asked as those of `multiprocessing`."""
+class _Lock:
+    """A lock of threading's that is acquired and asked as those of `multiprocessing`."""
 
-    class Lock:
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            self._lock = kind(*args, **kwargs)
+    def __init__(self, kind: Any, *args: Any, **kwargs: Any) -> None:
+        self._lock = kind(*args, **kwargs)
 
-        def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
-            limit = () if timeout is None or not block else (max(timeout, 0),)
-            return bool(self._lock.acquire(block, *limit))
+    def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
+        limit = () if timeout is None or not block else (max(timeout, 0),)
+        return bool(self._lock.acquire(block, *limit))
 
-        def get_value(self) -> int:
-            return int(self._lock._value)
+    def get_value(self) -> int:
+        return int(self._lock._value)
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._lock, name)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lock, name)
 
-        def __enter__(self) -> bool:
-            return self.acquire()
+    def __enter__(self) -> bool:
+        return self.acquire()
 
-        def __exit__(self, *error: object) -> None:
-            self._lock.release()
-
-    return Lock
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
 
 
 def _share_among_threads() -> None:
@@ -162,7 +160,7 @@ def _share_among_threads() -> None:
     kinds: dict[str, Any] = {name: getattr(threading, name) for name in ("Barrier", "Condition", "Event")}
     kinds |= {"Queue": _Queue, "JoinableQueue": _Queue}
     locks = ("BoundedSemaphore", "Lock", "RLock", "Semaphore")
-    kinds |= {name: _like_multiprocessing(getattr(threading, name)) for name in locks}
+    kinds |= {name: functools.partial(_Lock, getattr(threading, name)) for name in locks}
     for name, kind in kinds.items():
         setattr(module, name, kind)
         setattr(module.context.BaseContext, name, staticmethod(kind))

@@ -76,7 +76,7 @@ class Confinement:
     def _enter_namespaces(self) -> None:
         if os.geteuid() == 0:
             try:
-                namespaces.enter_plain_namespaces()
+                kernel.unshare(namespaces.EVERYTHING)
             except PermissionError:
                 # A root without CAP_SYS_ADMIN (a container's): a user namespace, but never one mapped to real root.
                 _become(self._own_uids[0])

@@ -7,6 +7,7 @@ restricts opening, not looking up. A rule is tied to the inode behind a path, so
 import ctypes
 import os
 import stat
+import struct
 from collections.abc import Sequence
 
 from . import kernel
@@ -21,15 +22,6 @@ _RIGHTS_SINCE = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: 1 << 15}  # by v
 _RULE_PATH_BENEATH = 1
 
 
-class _Attributes(ctypes.Structure):
-    _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
-
-
-class _PathBeneath(ctypes.Structure):
-    _pack_ = 1
-    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
-
-
 class Ruleset:
     """Allows reading below some paths and ordinary files below others; nothing else. Made once, for many forks."""
 
@@ -40,7 +32,9 @@ class Ruleset:
         """
         version = kernel.system_call("landlock_create_ruleset", 0, 0, 1)
         handled = sum(rights for since, rights in _RIGHTS_SINCE.items() if version >= since)
-        attributes = _Attributes(handled, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
+        attributes = ctypes.create_string_buffer(  # files, network, what is scoped
+            struct.pack("QQQ", handled, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
+        )
         size = 8 if version < 4 else 16 if version < 6 else 24
         self._fd = kernel.system_call("landlock_create_ruleset", ctypes.addressof(attributes), size, 0)
         everything = handled & ~_MAKE_SPECIAL & ~_EXECUTE
@@ -57,7 +51,8 @@ class Ruleset:
         except (FileNotFoundError, PermissionError):
             return
         is_directory = stat.S_ISDIR(os.fstat(parent).st_mode)
-        rule = _PathBeneath(rights if is_directory else rights & handled & _FILE_RIGHTS, parent)
+        rights = rights if is_directory else rights & handled & _FILE_RIGHTS
+        rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, parent))
         kernel.system_call("landlock_add_rule", self._fd, _RULE_PATH_BENEATH, ctypes.addressof(rule), 0)
         os.close(parent)
 

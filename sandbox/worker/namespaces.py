@@ -15,7 +15,7 @@ TMP_INODES = 1024
 _INNER_ID = 1000  # of the one mapped user in a user namespace; not 0, which some programs treat specially
 SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
-_EVERYTHING = kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET
+EVERYTHING = kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET
 
 
 def library_paths() -> list[str]:
@@ -61,7 +61,7 @@ def without(paths: list[str], hidden: list[str]) -> list[str]:
 def enter_user_namespace() -> None:
     """Enter all namespaces, within a new user namespace that maps only the caller. Raises OSError if refused."""
     uid, gid = os.geteuid(), os.getegid()
-    kernel.unshare(kernel.CLONE_NEWUSER | _EVERYTHING)
+    kernel.unshare(kernel.CLONE_NEWUSER | EVERYTHING)
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{_INNER_ID} {uid} 1"),
@@ -69,11 +69,6 @@ def enter_user_namespace() -> None:
     ):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
-
-
-def enter_plain_namespaces() -> None:
-    """Enter all namespaces but a user namespace. Raises OSError without CAP_SYS_ADMIN."""
-    kernel.unshare(_EVERYTHING)
 
 
 def _place_for_root(sources: list[str]) -> str:

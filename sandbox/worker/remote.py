@@ -153,35 +153,26 @@ def carrier(base: type) -> Any:
     kind: Any = type(base.__name__, (Carried, base), {})
     if base.__hash__ is not None:
         values.add_kind(kind, None)  # goes back to the program as the object that it is
-    for name, needed in _TEXTS.items():
-        setattr(kind, name, _of_carried(name, getattr(base, name), needed))
-    for special, needed in _ITEMS.items():
+    needed = _TEXTS | _ITEMS | {f"__{name}__": (f"__{name}__",) for name in (*_COMPARING, *_BINARY)}
+    for special, own in needed.items():
         if hasattr(base, special):
-            setattr(kind, special, _of_carried(special, getattr(base, special), needed, in_any_test=False))
-    for name in (*_COMPARING, *_BINARY):
-        special = f"__{name}__"
-        if hasattr(base, special):
-            setattr(kind, special, _of_two_carried(name, getattr(base, special)))
+            setattr(kind, special, _of_carried(special, getattr(base, special), own))
     kind.__hash__ = base.__hash__
     return kind
 
 
-def _of_carried(
-    special: str, of_data: Callable[..., Any], needed: tuple[str, ...], in_any_test: bool = True
-) -> Callable[..., Any]:
+def _of_carried(special: str, of_data: Callable[..., Any], needed: tuple[str, ...]) -> Callable[..., Any]:
+    """A method for which the program is asked if its class has one: for items only in tests about objects, and with
+    another value only if that is the program's, too."""
+
     def method(self: Any, *args: Any) -> Any:
-        if self._own.isdisjoint(needed) or not (in_any_test or self._session.objects):
-            return of_data(self, *args)
-        return self._session.do(special.strip("_"), self, *args)
-
-    return method
-
-
-def _of_two_carried(name: str, of_data: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: Any, other: Any) -> Any:
-        if f"__{name}__" in self._own and isinstance(other, Carried | Remote):
-            return self._session.do(name, self, other)
-        return of_data(self, other)
+        if special in _ITEMS:
+            is_asked = self._session.objects
+        else:
+            is_asked = special in _TEXTS or isinstance(args[0], Carried | Remote)
+        if is_asked and not self._own.isdisjoint(needed):
+            return self._session.do(special.strip("_"), self, *args)
+        return of_data(self, *args)
 
     return method
 
