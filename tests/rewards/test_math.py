@@ -21,9 +21,10 @@ def boxed(*answers: str) -> list[str]:
     return [f"so it is \\boxed{{{answer}}}" for answer in answers]
 
 
-@pytest.mark.parametrize(("right", "truth", "answer"), PAIRS)
-def test_pairs_of_public_reports(right: bool, truth: str, answer: str) -> None:
-    assert grade_answers(boxed(answer), [truth]) == [float(right)]
+def test_pairs_of_public_reports() -> None:
+    wrong = [pair for pair in PAIRS if grade_answers(boxed(pair[2]), [pair[1]]) != [float(pair[0])]]
+    assert len(PAIRS) > 900
+    assert wrong == []
 
 
 @pytest.mark.parametrize(
@@ -53,6 +54,7 @@ def test_a_thousand_plain_numbers_take_less_than_a_second() -> None:
         "|" * 4000, "million" * 500, "=" * 4000, "A. " * 1300,
         "The function is increasing everywhere on the interval from 1 to 2",
     ],
+    ids=lambda answer: answer[:9],
 )  # fmt: skip
 def test_no_answer_takes_long(answer: str) -> None:
     start = time.process_time()
