@@ -101,7 +101,7 @@ def ours(model: Path, work: Work, steps: int, settings: list[str]) -> None:
         assert server is not None
         with server.connected():
             run = open_run("tiny-math", overrides, "run", Cluster)
-            asyncio.run(run_in_flow("ares-train", "run", lambda: conduct(run, Cluster)))
+            asyncio.run(run_in_flow("ares-train", "run", lambda: conduct(run)))
     print(json.dumps(marks))
 
 

@@ -38,7 +38,7 @@ async def ares_train(
     with run_log():
         check_cluster()
         changes = [*as_overrides(settings), *overrides]
-        return await conduct(open_run(None if resumes else str(profile), changes, name, Cluster), Cluster, last)
+        return await conduct(open_run(None if resumes else str(profile), changes, name, Cluster), last)
 
 
 ares_bootstrap = ares_train.with_options(

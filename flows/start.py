@@ -5,8 +5,9 @@ Covered: what surrounds the loop: the lock, the terminal, MLflow, the conductor.
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,36 +60,31 @@ def train_plainly(run: Run) -> dict[str, Any]:
             trip = asyncio.run(train(run, Conductor(), display.committed))
         if trip is None:
             return display.summary()
-        run = _rewound(run, trip, PlainWorkers)
+        run = _rewound(run, trip)
 
 
-def _rewound(run: Run, trip: Trip, made_by: MakeWorkers) -> Run:
+def _rewound(run: Run, trip: Trip) -> Run:
     """The fork that a rewound run goes on as, as far as the run was to go."""
     train = run.config.train
     steps = [f"train.steps={train.steps}", f"train.tokens={'null' if train.tokens is None else train.tokens}"]
-    return open_run(None, steps, rewind(run, trip), made_by)
+    return open_run(None, steps, rewind(run, trip), type(run.workers))
 
 
-async def conduct(run: Run, made_by: MakeWorkers, last: int | None = None) -> dict[str, Any]:
+async def conduct(run: Run, last: int | None = None) -> dict[str, Any]:
     """Train a run (to step `last`) inside a flow run."""
-    while True:
-        trip, summary = await _conduct(run, last)
-        if trip is None:
-            return summary
-        run = await asyncio.to_thread(_rewound, run, trip, made_by)
-
-
-async def _conduct(run: Run, last: int | None) -> tuple[Trip | None, dict[str, Any]]:
     from ares.reports import Reporting
     from flows.prefect_conductor import PrefectConductor
 
-    with held(run) as display, PrefectConductor(run) as conductor, Reporting(run) as reporting:
+    while True:
+        with held(run) as display, PrefectConductor(run) as conductor, Reporting(run) as reporting:
+            told = (display.committed, reporting.committed, conductor.committed)
+            run.workers.warm_up()
+            trip = await train(run, conductor, partial(_call, told), last)
+        if trip is None:
+            return display.summary()
+        run = await asyncio.to_thread(_rewound, run, trip)
 
-        def committed() -> None:
-            display.committed()
-            reporting.committed()
-            conductor.committed()
 
-        run.workers.warm_up()
-        trip = await train(run, conductor, committed, last)
-    return trip, {} if trip else display.summary()
+def _call(each: Iterable[Callable[[], None]]) -> None:
+    for function in each:
+        function()

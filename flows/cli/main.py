@@ -247,7 +247,7 @@ def _train(
             check_cluster()
             opened = open_run(profile, overrides, run, Cluster, config)
             keep_in(opened.store.directory)
-            work = partial(conduct, opened, Cluster)
+            work = partial(conduct, opened)
             ended = run_to_its_end(server, "ares-train", opened.store.name, work, resumes)
     next_step(f"ares eval {ended['run']}, or ares inspect {ended['run']} --step 1")
 
