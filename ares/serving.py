@@ -22,9 +22,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pandas as pd
-from fastapi import Depends, FastAPI, HTTPException, Request
-from fastapi.responses import JSONResponse
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.middleware.base import RequestResponseEndpoint
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from transformers import PreTrainedTokenizerBase
 
 from algorithms.keys import derive_seed
@@ -34,7 +38,11 @@ from ares.engines import SamplingSettings
 
 Sample = Callable[[list[Asked], SamplingSettings], Awaitable[pd.DataFrame]]
 """Requests → a row each: token_ids, log_probs, finish_reason, response."""
-Several = Annotated[int, Field(ge=1, le=1024)]
+Tokens = Annotated[int, Field(ge=1)]
+Stop = Annotated[str, Field(min_length=1, max_length=200)]
+MOST_BYTES = 8 << 20
+"""Of a request."""
+LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
 
 
 class Sampling(BaseModel):
@@ -42,10 +50,10 @@ class Sampling(BaseModel):
 
     temperature: float = Field(1.0, ge=0, le=100)
     top_p: float = Field(1.0, gt=0, le=1)
-    max_tokens: Several | None = None
-    n: Several = 1
+    max_tokens: Tokens | None = None
+    n: int = Field(1, ge=1, le=128)
     seed: int | None = None
-    stop: str | list[str] | None = None
+    stop: Stop | Annotated[list[Stop], Field(max_length=16)] | None = None
     logprobs: bool | int | None = None
     return_token_ids: bool = False
     stream: bool = False
@@ -55,7 +63,7 @@ class ChatRequest(Sampling):
     """POST /v1/chat/completions."""
 
     messages: list[dict[str, Any]] = Field(min_length=1)
-    max_completion_tokens: Several | None = None
+    max_completion_tokens: Tokens | None = None
     tools: list[dict[str, Any]] | None = None
 
 
@@ -95,12 +103,13 @@ class Batcher:
             taken, self.waiting = self.waiting, []
             alike = defaultdict(list)
             for asked, settings, future in taken:
-                alike[settings].append((asked, future))
+                if not future.done():  # else its client has gone
+                    alike[settings].append((asked, future))
             for settings, group in alike.items():
                 call = self.sample([asked for asked, _ in group], settings)
                 (sampled,) = await asyncio.gather(call, return_exceptions=True)
                 for place, (_, future) in enumerate(group):
-                    if future.done():  # its client has gone
+                    if future.done():
                         continue
                     if isinstance(sampled, BaseException):
                         future.set_exception(sampled)
@@ -116,19 +125,43 @@ def policy_app(
     response at most. template: data.chat_template_kwargs. key: what clients must send as their API key, if anything.
     """
     batcher, started = Batcher(sample), int(time.time())
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    if key is None:  # then it is for this machine: a page of another name must not reach it through a browser
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK)
 
-    def check_key(request: Request) -> None:
+    def refusal(message: str, code: int) -> JSONResponse:
+        return JSONResponse({"error": {"message": message, "code": code}}, code)
+
+    @app.middleware("http")
+    async def look_at_headers(request: Request, answer: RequestResponseEndpoint) -> Response:
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
         if key is not None and not secrets.compare_digest(given.encode(), key.encode()):
-            raise HTTPException(401, "wrong API key")
+            return refusal("wrong API key", 401)
+        size = request.headers.get("content-length", "0" if request.method == "GET" else "unknown")
+        if not size.isdigit() or int(size) > MOST_BYTES:
+            return refusal(f"a request has a length, of at most {MOST_BYTES} bytes", 413)
+        return await answer(request)
 
-    app = FastAPI(dependencies=[Depends(check_key)], docs_url=None, redoc_url=None, openapi_url=None)
+    @app.exception_handler(StarletteHTTPException)
+    async def refuse(_: Request, error: StarletteHTTPException) -> JSONResponse:
+        return refusal(str(error.detail), error.status_code)
 
-    @app.exception_handler(HTTPException)
-    async def refuse(_: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse({"error": {"message": error.detail, "code": error.status_code}}, error.status_code)
+    @app.exception_handler(RequestValidationError)
+    async def explain(_: Request, error: RequestValidationError) -> JSONResponse:
+        told = (f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors())
+        return refusal("; ".join(told), 422)
 
-    async def choices(ids: list[int], asked: Sampling, most: int | None = None) -> list[dict[str, Any]]:
+    async def unless_gone(request: Request, answer: Awaitable[list[pd.Series]]) -> list[pd.Series]:
+        """An answer that is given up when nobody waits for it any longer."""
+        work = asyncio.ensure_future(answer)
+        while not (await asyncio.wait([work], timeout=1.0))[0]:
+            if await request.is_disconnected():
+                work.cancel()
+        return await work
+
+    async def choices(
+        request: Request, ids: list[int], asked: Sampling, most: int | None = None
+    ) -> list[dict[str, Any]]:
         if asked.stream:
             raise HTTPException(400, "stream=true: responses come whole here")
         if not ids or not all(0 <= each < len(tokenizer) for each in ids):
@@ -141,7 +174,7 @@ def policy_app(
             raise HTTPException(400, f"{told}, data.max_prompt_length and rollout.max_response_length together")
         settings = SamplingSettings(asked.temperature, asked.top_p, limit)
         requests = [Asked(ids, derive_seed(seed, "serve", place), stops=stops) for place in range(asked.n)]
-        rows = await batcher.answer(requests, settings)
+        rows = await unless_gone(request, batcher.answer(requests, settings))
         return [
             {"index": place, "finish_reason": row["finish_reason"], "text": row["response"],
              "token_ids": [int(each) for each in row["token_ids"]], "log_probs": row["log_probs"]}
@@ -158,7 +191,7 @@ def policy_app(
             told = {"message": {"role": "assistant", "content": said}} if kind == "chat.completion" else {"text": said}
             log_probs, exact = each.pop("log_probs"), each.pop("token_ids")
             if asked.logprobs not in (None, False):
-                pieces = tokenizer.convert_ids_to_tokens(exact)
+                pieces = [tokenizer.decode([token]) for token in exact]
                 content = [{"token": piece, "logprob": float(log_prob), "bytes": None, "top_logprobs": []}
                            for piece, log_prob in zip(pieces, log_probs, strict=True)]  # fmt: skip
                 told["logprobs"] = {"content": content} if kind == "chat.completion" else {
@@ -175,23 +208,26 @@ def policy_app(
         return {"object": "list", "data": [{"id": name, "object": "model", "created": started, "owned_by": "ares"}]}
 
     @app.post("/v1/chat/completions")
-    async def chat(asked: ChatRequest) -> dict[str, Any]:
+    async def chat(request: Request, asked: ChatRequest) -> dict[str, Any]:
         settings = template | ({"tools": asked.tools} if asked.tools else {})
         try:
             text = rendered(tokenizer, asked.messages, settings)
-        except (DataError, KeyError, TypeError) as error:
-            raise HTTPException(400, f"messages: {error}") from error
-        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-        return body("chat.completion", ids, await choices(ids, asked, asked.max_completion_tokens), asked)
+            ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        except (DataError, LookupError, TypeError, AttributeError, ValueError) as error:
+            raise HTTPException(400, f"messages: {error!s:.300}") from error
+        return body("chat.completion", ids, await choices(request, ids, asked, asked.max_completion_tokens), asked)
 
     @app.post("/v1/completions")
-    async def complete(asked: TextRequest) -> dict[str, Any]:
-        ids = tokenizer(asked.prompt)["input_ids"] if isinstance(asked.prompt, str) else asked.prompt
-        return body("text_completion", ids, await choices(ids, asked), asked)
+    async def complete(request: Request, asked: TextRequest) -> dict[str, Any]:
+        try:
+            ids = tokenizer(asked.prompt)["input_ids"] if isinstance(asked.prompt, str) else asked.prompt
+        except (TypeError, ValueError) as error:
+            raise HTTPException(400, f"prompt: {error!s:.300}") from error
+        return body("text_completion", ids, await choices(request, ids, asked), asked)
 
     @app.post("/inference/v1/generate")
-    async def generate(asked: GenerateRequest) -> dict[str, Any]:
-        made = await choices(asked.token_ids, asked.sampling_params)
+    async def generate(request: Request, asked: GenerateRequest) -> dict[str, Any]:
+        made = await choices(request, asked.token_ids, asked.sampling_params)
         for each in made:
             each.pop("text")
             each["log_probs"] = [float(log_prob) for log_prob in each["log_probs"]]

@@ -69,8 +69,7 @@ async def train(run: Run, conductor: Conductor, committed: Callable[[], None], l
 async def bootstrap(run: Run) -> None:
     """One pass over the train set: buckets, targets, τ and alpha before the first step; the first evaluation."""
     step, config = run.step(0), run.config
-    ids = run.train_set.first(config.bootstrap.max_prompts).frame["id"].tolist()
-    with Sampling(step, shards_of(step, "bootstrap", ids, 0, config.bootstrap.n)) as sampling:
+    with Sampling(step, shards_of(step, "bootstrap", run.bootstrap_prompts(), 0, config.bootstrap.n)) as sampling:
 
         async def check_and_evaluate() -> tuple[dict[str, float], EvaluationResult | None]:
             compared = await check_draw(step, await sampling.rolled_out(), "bootstrap", config.rollout.temperature)

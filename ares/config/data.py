@@ -76,7 +76,7 @@ class DataConfig(Strict):
     mixture of them by name, each with metrics of its own (train/NAME/…)."""
     weights: dict[str, Annotated[float, Field(gt=0)]] | None = None
     """How often the sources of a mixture are drawn from, relative to each other; one that is drawn from more often than
-    its size says begins anew earlier. None: each problem as often as the others."""
+    its size says begins anew earlier, and what skipped problems leave goes to all. None: each problem as often."""
     curriculum: CurriculumSettings | None = None
     """Draw from one source of data.train at a time, in the order of its list: its levels, easy ones first. None: from
     all of them."""

@@ -70,6 +70,9 @@ def _kl(config: Config) -> Iterator[str]:
         yield f"algorithm.kl: kind={kl.kind} divides by the target: it must be above 0 (got {kl.target})"
     if kl.penalty == "full" and kl.placement == "reward":
         yield "algorithm.kl: penalty=full needs both policies' whole distributions, as the loss has: set placement=loss"
+    alone = config.algorithm.advantage.estimator == "none" and not config.algorithm.entropy_bonus.is_on
+    if alone and (kl.placement != "loss" or (config.model.reference is None and kl.reference_sync is None)):
+        yield "algorithm.advantage.estimator=none learns from KL alone: set kl.placement=loss and model.reference"
     if config.model.reference is not None and (kl.placement == "none" or kl.reference_sync is not None):
         yield "model.reference: nothing looks at it with kl.placement=none, and kl.reference_sync would replace it"
     if kl.penalty == "kl" and kl.placement == "loss":
@@ -231,8 +234,8 @@ def _code(config: Config) -> Iterator[str]:
 def _functions(config: Config) -> Iterator[str]:
     """Of several functions whose scores are added; without an error in these, of what counts as accuracy."""
     reward, judge = config.reward, config.reward.judge
-    if "judge" in reward.kinds and not (judge.url and judge.model):
-        yield "reward.kind=judge needs reward.judge.url and reward.judge.model"
+    if "judge" in reward.kinds and not (judge.url.startswith(("http://", "https://")) and judge.model):
+        yield "reward.kind=judge needs reward.judge.url (http://… or https://…) and reward.judge.model"
     if judge.votes > 1 and not judge.temperature:
         yield "reward.judge: at temperature 0 all votes are alike; set one above it for several"
     if judge.scale[0] >= judge.scale[1]:

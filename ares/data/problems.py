@@ -401,7 +401,7 @@ class Cursor:
                 order = _order(self.seed, self.size, self.epoch)
             else:
                 order = mixed(self.seed, self.epoch, mixture)
-            if self.position == len(order):
+            if self.position >= len(order):  # a fork's weights may have changed the length
                 self.epoch, self.position = self.epoch + 1, 0
                 continue
             row = int(order[self.position])
@@ -409,7 +409,7 @@ class Cursor:
             if not is_skipped(row):
                 taken.append(row)
                 passed_over = 0
-            elif (passed_over := passed_over + 1) >= 2 * self.size:  # a whole epoch at least, wherever it began
+            elif (passed_over := passed_over + 1) % (2 * self.size) == 0 and all(map(is_skipped, range(self.size))):
                 raise DataError("Every problem that may be drawn is in the skip set: nothing is left to train on")
         return taken
 
@@ -422,10 +422,13 @@ class Cursor:
         self.epoch, self.position = state["epoch"], state["position"]
 
 
-@functools.lru_cache(maxsize=64)
-def _order(seed: int, size: int, epoch: int) -> np.ndarray:
-    """An epoch's order of row numbers; cached, since every step takes a few of them."""
+def _permutation(seed: int, size: int, epoch: int) -> np.ndarray:
+    """An epoch's order of row numbers."""
     return np.random.default_rng(derive_seed(seed, "order", epoch)).permutation(size)
+
+
+_order = functools.lru_cache(maxsize=2)(_permutation)
+"""Cached, since every step takes a few of them."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -440,7 +443,9 @@ def mixed(seed: int, epoch: int, mixture: Mixture) -> np.ndarray:
     parts, first = [], 0
     for number, (size, weight) in enumerate(mixture):
         begin, end = (round(rows * weight / whole * (epoch + more)) for more in (0, 1))
-        walks = [_order(derive_seed(seed, "set", number), size, walk) for walk in range(begin // size, -(-end // size))]
+        walks = [
+            _permutation(derive_seed(seed, "set", number), size, walk) for walk in range(begin // size, -(-end // size))
+        ]
         parts.append(first + np.concatenate(walks)[begin % size :][: end - begin] if walks else np.empty(0, int))
         first += size
     return np.random.default_rng(derive_seed(seed, "mixture", epoch)).permutation(np.concatenate(parts))

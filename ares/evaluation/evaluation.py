@@ -171,7 +171,7 @@ def _tried(request: EvaluationRequest, run: Run, sets: list[str]) -> dict[str, A
     """Start the grader and try it on made-up responses (a user's function) or the reference solutions (--sanity)."""
     run.grader.start()
     try:
-        if run.config.reward.is_the_users:
+        if run.config.reward.is_tried:
             for part in run.train_set.parts(sets):
                 try_on(run.grader, part, run.tokenizer)
         if not request.sanity:
@@ -237,7 +237,7 @@ def _model(request: EvaluationRequest, store: RunStore) -> tuple[Config, RunStor
     if request.step is not None:
         raise ConfigError(f"{request.target!r} is a model: only a run has steps")
     problems = request.suite or request.data or ("none" if request.profile == "base" else None)
-    data = [f"data.train={json.dumps(problems)}", "data.curriculum=null"] if problems else []
+    data = [f"data.train={json.dumps(problems)}", "data.curriculum=null", "data.weights=null"] if problems else []
     own = [f"model.path={json.dumps(request.target)}", *data]
     config = load(request.profile, [*own, *_overridden(request)], trains=False)
     return config, RunStore(store.directory / "none"), 0, model_digest(config.model.path)

@@ -64,7 +64,7 @@ def _scorer(config: RewardConfig, kind: str, setting: str, timeout: float) -> Sc
     if kind == "reasoning_gym":
         return ProceduralScorer(config.answer, timeout)
     if kind == "judge":
-        return JudgeScorer(config.judge, timeout)
+        return JudgeScorer(config.judge)
     return UserFunction(GRADERS.implementation(kind), setting, kind, timeout)
 
 

@@ -3,9 +3,10 @@
     template with {prompt}, {response}, {answer} ──▶ URL, once for each vote ──▶ reward.judge.mark finds the mark in
     each reply ──▶ mean of the votes, 0 at the lower end of reward.judge.scale and 1 at the upper
 
-Replies are kept by what was asked, in `.judge.sqlite` beside the runs: the same question is paid for once, also after a
-kill. A reply without a mark, or none in time, is no vote; a response without votes has no score. Not covered: judges
-that compare responses; defence against responses that flatter the judge (it reads them as they are).
+Replies with a mark are kept by what was asked, in `.judge.sqlite` beside the runs: the same question is paid for once,
+also after a kill, but for those under way. A reply without a mark, or none in time, is no vote; a response without
+votes has no score. Not covered: judges that compare responses; defence against responses that flatter the judge (it
+reads them as they are).
 """
 
 import hashlib
@@ -17,7 +18,10 @@ import re
 import sqlite3
 import statistics
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +35,18 @@ from ares.store import runs_directory
 
 logger = logging.getLogger(__name__)
 
-RETRIES = 3
-"""Times that a request is repeated, with growing pauses, if the server is away or busy."""
+RETRIES = 2
+"""Times that a request is repeated, with growing pauses, if the server is away or busy, or does not answer in time."""
+OF_ONE_QUESTION = (400, 413, 422)
+"""Refusals of what a question holds (it is too long, a filter objects): there is no vote, and the others go on."""
 REPLIES = ".judge.sqlite"
 
 
 class JudgeScorer:
     """Scores of a judge, as `load_grader` adds them up."""
 
-    def __init__(self, config: JudgeConfig, timeout: float, replies: Path | None = None) -> None:
-        """timeout: seconds of one request. replies: the file that keeps them. Raises ConfigError without openai."""
+    def __init__(self, config: JudgeConfig, replies: Path | None = None) -> None:
+        """replies: the file that keeps them. Raises ConfigError without openai."""
         try:
             import openai
         except ImportError as error:
@@ -50,28 +56,47 @@ class JudgeScorer:
         self.config, self._openai = config, openai
         # The servers that people run for themselves want some key, and do not look at it.
         self._client = openai.OpenAI(
-            base_url=config.url, api_key=os.environ.get("OPENAI_API_KEY", "none"), timeout=timeout, max_retries=RETRIES
-        )
-        self._replies = Replies(replies or runs_directory() / REPLIES)
+            base_url=config.url, api_key=os.environ.get("OPENAI_API_KEY", "none"),
+            timeout=config.timeout, max_retries=RETRIES,
+        )  # fmt: skip
+        self._path = replies or runs_directory() / REPLIES
+        self._threads = ThreadPoolExecutor(config.at_once)  # of all shards that are graded at the same time
         self._asked, self._lock = 0, threading.Lock()
+        self._of_questions = [threading.Lock() for _ in range(16**3)]
+
+    @cached_property
+    def _replies(self) -> "Replies":
+        """The file, which is there once something is asked."""
+        return Replies(self._path)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections and the file."""
+        self._threads.shutdown(cancel_futures=True)
         self._client.close()
-        self._replies.close()
+        if "_replies" in vars(self):
+            self._replies.close()
 
     def __call__(self, rows: pd.DataFrame, first: bool = False) -> list[FunctionScore]:
         """The score of each row. Raises RewardError if the judge is away or refuses; first: if it gives no marks."""
         questions = [self._question(row) for row in rows.to_dict("records")]
         votes = range(self.config.votes)
         asked = [(text, vote) for text in dict.fromkeys(questions) for vote in votes]
-        with ThreadPoolExecutor(self.config.at_once) as threads:
-            replies = dict(zip(asked, threads.map(lambda each: self._reply(*each), asked), strict=True))
+        with self._lock, self._telling():
+            self._replies  # noqa: B018 (one thread makes the file)
+        replies = dict(zip(asked, self._threads.map(lambda each: self._reply(*each), asked), strict=True))
         said = [self._score([replies[text, vote] for vote in votes]) for text in questions]
         if first and all(each.failed for each in said):
             reply = next(iter(replies.values()))
             raise RewardError(f"{self._told}: no mark by reward.judge.mark={self.config.mark} in {reply!r:.200}")
         return said
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Raise RewardError, which names the file, where it cannot be read or written."""
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            raise RewardError(f"{self._path}: the judge's replies cannot be kept: {error}", may_pass=True) from error
 
     @property
     def _told(self) -> str:
@@ -96,8 +121,14 @@ class JudgeScorer:
             "seed": vote,
         }
         key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
-        if (kept := self._replies.read(key)) is not None:
-            return kept
+        with self._of_questions[int(key[:3], 16)]:  # two shards may have the same question at the same time
+            return self._kept_or_made(key, asked)
+
+    def _kept_or_made(self, key: str, asked: dict[str, Any]) -> str | None:
+        config = self.config
+        with self._telling():
+            if (kept := self._replies.read(key)) is not None:
+                return kept
         with self._lock:
             self._asked += 1
             if config.most_requests is not None and self._asked > config.most_requests:
@@ -113,11 +144,15 @@ class JudgeScorer:
         except self._openai.APIConnectionError as error:
             raise RewardError(f"{self._told}: {error.__cause__ or error}", may_pass=True) from error
         except self._openai.APIStatusError as error:
+            if error.status_code in OF_ONE_QUESTION:
+                logger.warning("%s: a question is refused: %.200s", self._told, error.message)
+                return None
             raise RewardError(f"{self._told}: {error.message:.300}", may_pass=error.status_code >= 429) from error
         except (self._openai.APIError, ValueError, TypeError, IndexError, AttributeError) as error:
             raise RewardError(f"{self._told}: that is no chat completion: {error!s:.200}") from error
-        self._replies.write(key, reply)
-        return reply
+        reply = reply.encode("utf-8", "replace").decode()  # a lone surrogate cannot be kept
+        with self._telling():
+            return reply if self._mark(reply) is None else self._replies.keep(key, reply)
 
     def _score(self, replies: list[str | None]) -> FunctionScore:
         marks = [mark for reply in replies if (mark := self._mark(reply or "")) is not None]
@@ -154,10 +189,11 @@ class Replies:
             found = self._file.execute("SELECT reply FROM replies WHERE asked = ?", (key,)).fetchone()
         return None if found is None else str(found[0])
 
-    def write(self, key: str, reply: str) -> None:
-        """Keep a reply."""
+    def keep(self, key: str, reply: str) -> str:
+        """Keep a reply, or give the one that somebody else has got meanwhile."""
         with self._lock, self._file:
-            self._file.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, reply))
+            self._file.execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", (key, reply))
+            return str(self._file.execute("SELECT reply FROM replies WHERE asked = ?", (key,)).fetchone()[0])
 
     def close(self) -> None:
         """Close the file."""

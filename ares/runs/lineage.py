@@ -134,7 +134,10 @@ def _check_past(place: _Place, run: Run, digests: dict[str, Any]) -> None:
             f"The controllers of {parent.name!r} after step {place.version} do not fit the new settings ({error}): "
             "another kind of controller starts with a run of its own"
         ) from error
-    check_fork(place.before, run.config, changed_files(run.config, known, digests), place.at, place.phase)
+    changed = changed_files(run.config, known, digests)
+    if digests.get("reference") != known.get("reference"):
+        changed["model.reference"] = "model.reference"
+    check_fork(place.before, run.config, changed, place.at, place.phase)
 
 
 def _write_fork(place: _Place, run: Run, digests: dict[str, Any], why: str) -> None:

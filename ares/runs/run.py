@@ -24,7 +24,6 @@ from algorithms.entropy import trigger_vocabulary
 from ares.config import (
     Config,
     ConfigError,
-    ModelConfig,
     changes_only_rounding,
     differences,
     fingerprint,
@@ -107,7 +106,7 @@ class Run:
         run, digests = cls.check(config, name, runs, made_by, may_round)
         try:
             run.grader.start()
-            if config.reward.is_the_users and not run.store.has_commits():
+            if config.reward.is_tried and not run.store.has_commits():
                 run._try_grader()
             run._describe(digests)
             run.restore()
@@ -174,9 +173,13 @@ class Run:
         ends = end_token_ids(config.model.location, tokenizer)
         check_vocabulary(model, tokenizer, ends, prompts, config.model.path)
         if config.model.reference is not None:
-            _check_reference(config.model, tokenizer)
+            _check_reference(config, tokenizer)
         for odd in odd_in_template(tokenizer, config.data.chat_template_kwargs, ends):
             logger.warning("the chat template of %s: %s", config.model.path, odd)
+        if isinstance(config.data.train, dict):
+            for source, part in zip(config.data.train, train.parts(config.data.train), strict=True):
+                if not len(part):
+                    raise DataError(f"data.train: no problem of {source} is left")
         levels = [str(level) for level in range(len(config.data.levels))]
         for source, part in zip(config.data.levels or [train.source], train.parts(levels), strict=True):
             if too_few := config.too_few(len(part)):
@@ -249,6 +252,14 @@ class Run:
             curriculum.rise()
         rows = state.cursor.take(count, is_skipped, self._mixture)
         return names.iloc[rows].tolist()
+
+    def bootstrap_prompts(self) -> list[str]:
+        """The problems of the bootstrap: the first ones, of a mixture those of each source by its size."""
+        most, names = self.config.bootstrap.max_prompts, self.config.data.train
+        parts = self.train_set.parts(names if isinstance(names, dict) else ())
+        whole = len(self.train_set)
+        counts = [None if most is None else max(1, round(most * len(part) / whole)) for part in parts]
+        return [name for part, count in zip(parts, counts, strict=True) for name in part.first(count).frame["id"]]
 
     @cached_property
     def _mixture(self) -> Mixture | None:
@@ -324,8 +335,9 @@ def under_way(commit: Commit) -> list[Ref]:
 
 def identity_of(config: Config, digests: dict[str, Any]) -> str:
     """What determines the results of a run's phases besides their inputs."""
-    packages = digests.get("graded_with", "")
-    return "-".join([fingerprint(config), digests["train"], digests["model"], *packages.split()[-1:]])
+    packages, reference = digests.get("graded_with", ""), digests.get("reference", "")
+    known = [fingerprint(config), digests["train"], digests["model"], *packages.split()[-1:], *reference.split()]
+    return "-".join(known)
 
 
 def drawn_identity(config: Config, digests: dict[str, Any]) -> str:
@@ -409,8 +421,12 @@ def code_version() -> str:
     return commit.stdout.strip() + ("+changes" if changes.stdout.strip() else "")
 
 
-def _check_reference(model: ModelConfig, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raise ConfigError where the reference policy has other tokens than the one that is trained."""
+def _check_reference(config: Config, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raise ConfigError where the reference policy has other tokens than the one that is trained, ModelError where its
+    log-probs would be wrong or its weights cannot be read."""
+    model = config.model
+    check_architecture(config.model_copy(update={"model": model.of_reference}))
+    check_weight_files(model.of_reference)
     theirs = load_tokenizer(str(model.reference), model.trust_remote_code)
     if theirs.get_vocab() != tokenizer.get_vocab():
         raise ConfigError(

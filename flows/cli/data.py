@@ -60,7 +60,7 @@ def check(
     settings = [*(["reward.kind=code"] if code else []), *(overrides or [])]
     named = [f"model.path={json.dumps(model or NO_MODEL)}"] if model or profile == "base" else []
     source = file if file.startswith("[") else json.dumps(file)
-    config = load(profile, [f"data.train={source}", "data.curriculum=null", *named, *settings])
+    config = load(profile, [f"data.train={source}", "data.curriculum=null", "data.weights=null", *named, *settings])
     report = _looked_at(config, model, against or [])
     if report.problems:
         _judge_solutions(report, config.reward.code)

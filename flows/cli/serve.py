@@ -1,12 +1,17 @@
 """`ares serve`: a run's policy, or a model, behind OpenAI's protocol."""
 
 import asyncio
-from typing import Annotated
+import socket
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flows.cli.command import Overrides, console
 from flows.cli.completion import profile_names, run_names
+
+if TYPE_CHECKING:
+    from ares.config import Config
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -36,10 +41,9 @@ def serve(
 async def _serve(
     target: str, overrides: list[str], step: int | None, profile: str, host: str, port: int, key: str | None
 ) -> None:
-    from functools import partial
-
     import uvicorn
 
+    from ares.config import ConfigError
     from ares.data import load_tokenizer
     from ares.engines import Request, SamplingSettings, end_token_ids
     from ares.evaluation import EvaluationRequest, policy_of
@@ -48,8 +52,9 @@ async def _serve(
     from ares.serving import policy_app
     from ares.workers import PlainWorkers, check_engine, check_weights
 
-    asked = EvaluationRequest(target=target, step=step, profile=profile, overrides=overrides)
-    config, store, version, _ = policy_of(asked)
+    config, store, version, _ = policy_of(
+        EvaluationRequest(target=target, step=step, profile=profile, overrides=overrides)
+    )
     is_run = store.exists()
     check_engine(config)
     check_architecture(config)
@@ -58,19 +63,28 @@ async def _serve(
     check_vocabulary(check_weight_files(config.model), tokenizer, ends, [], config.model.path)
     if is_run:
         check_weights(store, version)
-    workers = PlainWorkers(read_config(store) if is_run else config, store, config)
-    sample = partial(workers.sample, version)
-    await sample([Request([min(ends)], 0)], SamplingSettings(1.0, 1.0, 1))  # loads the model, or says what is wrong
-    name = f"{target}-step{version}" if is_run else target
-    limits = config.rollout.max_response_length, config.longest_sequence
-    app = policy_app(sample, tokenizer, name, limits, config.data.chat_template_kwargs, key)
-    server = uvicorn.Server(uvicorn.Config(app, host, port, log_level="warning"))
-    serving = asyncio.create_task(server.serve())
-    while not server.started and not serving.done():
-        await asyncio.sleep(0.02)
-    if server.started:
-        bound = server.servers[0].sockets[0].getsockname()[1]
-        console.print(f"{name} at http://{host}:{bound}/v1 (Ctrl-C ends it)", markup=False)
+    try:
+        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise ConfigError(f"--host {host} --port {port}: {error.strerror}") from error
+    workers = PlainWorkers(_alone(read_config(store) if is_run else config), store, _alone(config))
+    try:
+        sample = partial(workers.sample, version)
+        await sample([Request([min(ends)], 0)], SamplingSettings(1.0, 1.0, 1))  # loads the model, or says what is wrong
+        name = f"{target}-step{version}" if is_run else target
+        limits = config.rollout.max_response_length, config.longest_sequence
+        app = policy_app(sample, tokenizer, name, limits, config.data.chat_template_kwargs, key or None)
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listening.getsockname()[1]}/v1"
+        console.print(f"{name} at {address} (Ctrl-C ends it)", markup=False, soft_wrap=True)
         console.file.flush()  # whoever started it may wait for this line
-    await serving
-    workers.close()
+        await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve([listening])
+    finally:
+        workers.close()
+        listening.close()
+
+
+def _alone(config: "Config") -> "Config":
+    """The settings for one learner and one engine, in this process: they change only rounding."""
+    learner = config.learner.model_copy(update={"ranks": 1, "sharded": False})
+    return config.model_copy(update={"learner": learner, "rollout": config.rollout.model_copy(update={"engines": 1})})

@@ -1,6 +1,7 @@
 """`ares serve`: OpenAI's protocol over an engine, exact to the token, before its own clients."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -18,7 +19,7 @@ from algorithms.keys import derive_seed
 from ares.config import JudgeConfig
 from ares.engines import Request, SamplingSettings, TransformersEngine
 from ares.grading.judge import JudgeScorer
-from ares.serving import policy_app
+from ares.serving import Batcher, policy_app
 from tests.ares.builders import MODEL, engine, tokenizer
 from tests.shared_run import REPOSITORY
 
@@ -44,9 +45,9 @@ class Served:
 
         async def ask() -> list[httpx.Response]:
             transport = httpx.ASGITransport(self.app)
-            headers = {"authorization": f"Bearer {key}"}
-            async with httpx.AsyncClient(transport=transport, base_url="http://here", headers=headers) as client:
-                return await asyncio.gather(*(client.post(path, json=body) for body in bodies))
+            headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
+                return await asyncio.gather(*(client.post(path, content=json.dumps(body)) for body in bodies))
 
         return asyncio.run(ask())
 
@@ -100,7 +101,10 @@ def test_what_clients_ask_at_once_is_sampled_together() -> None:
         ("/v1/chat/completions", {"messages": MESSAGES, "stream": True}, 400, "responses come whole"),
         ("/v1/chat/completions", {"messages": MESSAGES, "max_tokens": 60}, 400, "are more than 64"),
         ("/v1/chat/completions", {"messages": [{"role": "user"}]}, 400, "messages: "),
-        ("/v1/chat/completions", {"messages": []}, 422, "at least 1 item"),
+        ("/v1/chat/completions", {"messages": []}, 422, "messages: List should have at least 1 item"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": {"a": 1}}]}, 400, "messages: "),
+        ("/v1/completions", {"prompt": "\ud800"}, 400, "prompt: "),
+        ("/v1/completions", {"prompt": "1", "stop": [""]}, 422, "stop"),
         ("/inference/v1/generate", {"token_ids": [3, 5000]}, 400, "token ids are from 0 to 308"),
     ],
 )
@@ -115,6 +119,33 @@ def test_a_key_is_asked_for_where_there_is_one() -> None:
     served = Served(key="secret")
     body = {"messages": MESSAGES, "max_tokens": 2}
     assert [served.post("/v1/chat/completions", body, key=key)[0].status_code for key in ("", "secret")] == [401, 200]
+
+
+def test_a_page_of_another_name_and_a_body_without_end_are_refused() -> None:
+    served = Served()
+
+    async def ask(**headers: str) -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(served.app), base_url="http://localhost") as client:
+            return await client.post("/v1/completions", json={"prompt": "1"}, headers=headers)
+
+    assert asyncio.run(ask(host="evil.example")).status_code == 400
+    assert asyncio.run(ask(**{"content-length": str(1 << 30)})).status_code == 413
+    assert served.calls == []
+
+
+def test_what_nobody_waits_for_is_not_sampled() -> None:
+    served = Served()
+    ids, settings = [5, 6, 7], SamplingSettings(1.0, 1.0, 4)
+
+    async def ask() -> None:
+        batcher = Batcher(served.sample)
+        first, second = (asyncio.create_task(batcher.answer([Request(ids, seed)], settings)) for seed in (0, 1))
+        await asyncio.sleep(0)
+        second.cancel()
+        assert len(await first) == 1
+
+    asyncio.run(ask())
+    assert served.calls == [1]
 
 
 @pytest.mark.slow
@@ -137,7 +168,7 @@ def test_the_command_serves_a_model_to_openais_client_until_it_is_interrupted(tm
         asked = JudgeConfig(url=address, model="any", template="{response}", mark=r"boxed\{(\d+)", scale=(0, 100),
                             max_tokens=32)  # fmt: skip
         rows = pd.DataFrame({"prompt": ["Well?"], "response": [MESSAGES[0]["content"]]})
-        (judged,) = JudgeScorer(asked, 60.0, tmp_path / "replies")(rows)  # it may be a judge as well
+        (judged,) = JudgeScorer(asked, tmp_path / "replies")(rows)  # it may be a judge as well
         assert judged.score == float(answer[1]) / 100
         server.send_signal(signal.SIGINT)
         assert (server.wait(20), "Traceback" in server.stdout.read()) == (130, False)

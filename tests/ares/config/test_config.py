@@ -56,6 +56,7 @@ def refusal(name: str, *overrides: str) -> str:
         ("algorithm.difficulty.alpha_init={easy: 1, medium: 1, hrad: 1}", "algorithm.difficulty.alpha_init"),
         ("data.train={a: x}", "a mixture has two sources or more"),
         ("data.train={a: x, b: [y]}", r"b: a source is a text"),
+        ("algorithm.advantage.estimator=none", r"estimator=none learns from KL alone: set kl.placement=loss and model"),
         ("data.weights={a: 1}", r"data.weights: one for each source of a mixture"),
         ("data.curriculum={}", "data.curriculum: its levels are the sources of data.train: name two or more"),
         ("data.format_prompt=no place", "data.format_prompt: there is no {prompt}"),
@@ -170,12 +171,13 @@ PRESETS = sorted(path.stem for path in (PROFILES / "algorithms").glob("*.yaml"))
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_is_the_whole_section_in_a_profile_and_as_an_override(preset: str, profile: Any) -> None:
-    section = load("tiny-math", [f"algorithm={preset}"]).algorithm
+    teacher = ["model.reference=teacher"] if preset == "distill" else []
+    section = load("tiny-math", [f"algorithm={preset}", *teacher]).algorithm
     assert section == AlgorithmConfig.model_validate(
         yaml.safe_load((PROFILES / f"algorithms/{preset}.yaml").read_text())
     )
     named = profile(f"extends: tiny-math\nalgorithm: {preset}\n")
-    assert load(named).algorithm == section
+    assert load(named, teacher).algorithm == section
 
 
 def test_what_is_set_besides_a_preset_is_laid_over_it(profile: Any) -> None:
@@ -351,7 +353,7 @@ NO_EFFECT = {
     "tracking.parent_run", "tracking.tags",
     "rollout.vllm.cpu_cache_gib", "rollout.vllm.gpu_memory", "rollout.max_mismatch", "rollout.placement",
     "learner.offload_optimizer",
-    "reward.judge.url", "reward.judge.at_once", "reward.judge.most_requests",
+    "reward.judge.url", "reward.judge.at_once", "reward.judge.most_requests", "reward.judge.timeout",
     "reward.code.provider", "reward.code.workers", "reward.code.min_isolation",
     "watch.entropy_below", "watch.mismatch_above", "watch.unscored_above", "watch.truncated_above", "watch.margin",
     "watch.remedies", *(f"watch.{wire}.{name}" for wire in ("kept_below", "kl_above")

@@ -362,6 +362,13 @@ def test_a_mixture_draws_sets_by_their_weights_and_each_problem_of_a_set_before_
         first += rows
 
 
+def test_a_mixtures_cursor_survives_other_weights_and_a_source_that_is_all_skipped() -> None:
+    cursor = Cursor(0, 5, position=6)
+    cursor.take(1, mixture=((2, 1.0), (2, 2.0), (1, 1.0)))  # an epoch of these weights has fewer
+    heavy = Cursor(0, 200)
+    assert heavy.take(3, lambda row: row < 100, ((100, 1000.0), (100, 1.0)))[0] >= 100
+
+
 def test_a_skip_set_that_leaves_nothing_is_an_error() -> None:
     with pytest.raises(DataError, match="nothing is left to train on"):
         Cursor(0, 3).take(1, {0, 1, 2}.__contains__)

@@ -73,7 +73,7 @@ def judge() -> Iterator[Judge]:
 
 def asking(judge: Judge, replies: Path, **settings: Any) -> JudgeScorer:
     config = JudgeConfig(url=judge.url, model="m", **{"template": TEMPLATE, **settings})
-    return JudgeScorer(config, 20.0, replies / REPLIES)
+    return JudgeScorer(config, replies / REPLIES)
 
 
 def test_marks_become_scores_between_the_ends_of_the_scale(judge: Judge, tmp_path: Path) -> None:
@@ -89,6 +89,7 @@ def test_marks_become_scores_between_the_ends_of_the_scale(judge: Judge, tmp_pat
         ("", None),
         ("Very good!", None),
         ("Score: 11", None),  # off the scale
+        ("Score: -3", None),
         ("Score: 1. No: Score: 9.5", 0.95),
         ("**Score:** 7/10", 0.7),
     ],
@@ -99,6 +100,17 @@ def test_the_last_mark_counts_and_rubbish_is_no_score(
     judge.says = {0: says}
     said = asking(judge, tmp_path)(ROWS[:1])
     assert (said[0].score, said[0].failed) == (score and pytest.approx(score), score is None)
+
+
+def test_a_reply_without_a_mark_is_asked_for_again_and_a_question_that_is_refused_is_no_score(
+    judge: Judge, tmp_path: Path
+) -> None:
+    judge.says = {0: "Very good!"}
+    assert asking(judge, tmp_path)(ROWS[:1])[0].failed
+    judge.says = {}
+    assert asking(judge, tmp_path)(ROWS[:1])[0].score == 1.0
+    judge.status = 400
+    assert [each.failed for each in asking(judge, tmp_path)(ROWS)] == [False, True, True]
 
 
 def test_votes_are_averaged_and_those_without_a_mark_left_out(judge: Judge, tmp_path: Path) -> None:
@@ -119,7 +131,7 @@ def test_a_judge_that_is_away_is_asked_again_later_and_one_that_refuses_is_not(j
     judge.status = 404
     with pytest.raises(RewardError, match=r"m at http://127.*no such model") as refused:
         asking(judge, tmp_path)(ROWS)
-    away = JudgeScorer(JudgeConfig(url="http://127.0.0.1:9/v1", model="m"), 20.0, tmp_path / REPLIES)
+    away = JudgeScorer(JudgeConfig(url="http://127.0.0.1:9/v1", model="m"), tmp_path / REPLIES)
     with pytest.raises(RewardError, match=r"m at http://127.0.0.1:9/v1: .*refused") as absent:
         away(ROWS[:1])
     assert (refused.value.may_pass, absent.value.may_pass) == (False, True)
@@ -147,7 +159,7 @@ def test_a_judge_is_a_function_among_others(judge: Judge, tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        (["model=m"], r"needs reward\.judge\.url and reward\.judge\.model"),
+        (["model=m"], r"needs reward\.judge\.url .*and reward\.judge\.model"),
         (["url=http://x", "model=m", "votes=3"], r"all votes are alike"),
         (["url=http://x", "model=m", "template=Well?"], r"has no \{response\}"),
         (["url=http://x", "model=m", "mark=[0-9]+"], r"needs one group"),
@@ -160,13 +172,16 @@ def test_settings_that_cannot_work_are_refused(settings: list[str], told: str) -
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_asks_nothing_twice_and_ends_with_the_same_bits(judge: Judge, tmp_path: Path) -> None:
+def test_a_run_that_was_killed_asks_again_only_what_was_under_way_and_ends_with_the_same_bits(
+    judge: Judge, tmp_path: Path
+) -> None:
     settings = ["reward.kind=judge", f"reward.judge.url={judge.url}", "reward.judge.model=m", "reward.accuracy=0.5",
-                f"reward.judge.template={TEMPLATE}", "train.steps=3"]  # fmt: skip
+                f"reward.judge.template={TEMPLATE}", "train.steps=3", "reward.judge.at_once=1"]  # fmt: skip
     assert train(tmp_path / "one", "judged", *settings) == 0
     alone, judge.asked = len(judge.asked), []
     assert train(tmp_path / "two", "judged", *settings, kill_at="2:score:inside") == -9
     assert ares(tmp_path / "two", "resume", "judged").returncode == 0
-    assert len(judge.asked) == alone
+    assert len({json.dumps(each) for each in judge.asked}) == alone
+    assert len(judge.asked) <= alone + 1
     commits = [RunStore(tmp_path / each / "judged").read_commit(3).digest() for each in ("one", "two")]
     assert commits[0] == commits[1]

@@ -165,6 +165,8 @@ def test_a_mixture_is_drawn_from_by_its_weights_and_each_source_has_metrics(tmp_
     run, _ = Run.check(builders.config(*sources), "mixed", tmp_path)
     drawn = run.next_prompts(run.state, 50)
     assert pd.Series(drawn).str.partition("/")[0].value_counts().to_dict() == {"hard": 40, "easy": 10}
+    run.config = builders.config(*sources, "bootstrap.max_prompts=4")
+    assert [name.partition("/")[0] for name in run.bootstrap_prompts()] == ["easy", "easy", "hard", "hard"]
     refill = Refill(1, run.config)
     refill.ask()
     rows = builders.rows([[1, 0], [1, 1]]).assign(id=["easy/a"] * 2 + ["hard/b"] * 2)
