@@ -27,18 +27,6 @@ IN_HAND = 2
 """Shards of single responses that the engine has at a time: one that it samples, and the next one."""
 
 
-class Drawn(NamedTuple):
-    """Shards that are sampled and graded."""
-
-    rollouts: list[Ref]
-    scores: list[Scores]
-
-    @property
-    def samples(self) -> Samples:
-        """The tables."""
-        return Samples(rollouts=self.rollouts, scores=[scores.rows for scores in self.scores])
-
-
 class Sampling:
     """Shards on their way through engine and grader. Leaving the context cancels what is not done.
 
@@ -88,10 +76,14 @@ class Sampling:
         """The samples of all shards."""
         return [rows.rows for rows in await asyncio.gather(*self.rollouts)]
 
-    async def graded(self) -> Drawn:
+    async def graded(self) -> Samples:
         """All shards and their grades; the first error of any shard is raised at once."""
         scores = await asyncio.gather(*self._scores)
-        return Drawn(await self.rolled_out(), scores)
+        return Samples(
+            rollouts=await self.rolled_out(),
+            scores=[each.rows for each in scores],
+            cpu_seconds=sum(sum(each.cpu_seconds) for each in scores),
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -121,7 +113,7 @@ async def together(*works: Coroutine[Any, Any, Any]) -> list[Any]:
 async def sample(step: Step, draws: list[Draw]) -> Samples:
     """Roll out and grade shards. Raises RewardError if too many samples have no score."""
     with Sampling(step, draws) as sampling:
-        samples = (await sampling.graded()).samples
+        samples = await sampling.graded()
     check_graded(step, samples.scores)
     return samples
 
@@ -137,8 +129,6 @@ class Chosen:
     """Of everything that was drawn."""
     under_way: list[Ref] = field(default_factory=list)
     """Unfinished responses of later steps that were sampled with them (rollout.parts), shard by shard."""
-    cpu_seconds: float = 0.0
-    """Of all programs that were judged."""
 
 
 async def draw(step: Step, ahead: "Ahead") -> Chosen:
@@ -163,7 +153,7 @@ async def draw(step: Step, ahead: "Ahead") -> Chosen:
     chosen.samples.slots = refill.slots
     chosen.metrics = refill.metrics()
     if config.reward.judges_programs:
-        step.timings |= refill.seconds_per_solved(chosen.cpu_seconds)
+        step.timings |= refill.seconds_per_solved(chosen.samples.cpu_seconds)
     return chosen
 
 
@@ -173,11 +163,11 @@ async def _add(step: Step, chosen: Chosen, refill: Refill, drawing: "Sampling | 
     async def grade() -> float:
         drawn = await drawing.graded()
         chosen.samples.rollouts += drawn.rollouts
-        chosen.samples.scores += drawn.samples.scores
+        chosen.samples.scores += drawn.scores
+        chosen.samples.cpu_seconds += drawn.cpu_seconds
         check_graded(step, chosen.samples.scores)
         ended = time.perf_counter()
-        choose(step, drawn.samples, refill)
-        chosen.cpu_seconds += sum(sum(scores.cpu_seconds) for scores in drawn.scores)
+        choose(step, drawn, refill)
         return ended
 
     async def measure() -> float:
@@ -235,10 +225,8 @@ def _second_turn(step: Step, draw: Draw, shards: int) -> Draw | None:
     second_turn, validation = step.config.rollout.second_turn, step.config.validation
     if draw.purpose == "rollout" and second_turn.enabled:
         return draw.model_copy(update={"purpose": "second-turn", "n": second_turn.children})
-    if draw.purpose == "validation" and validation.turns > 1 and draw.denoising_steps is None:
-        return draw.model_copy(
-            update={"n": 1, "shard": draw.shard + shards}
-        )  # the purpose names the data set: it stays
+    if draw.purpose == "validation" and validation.turns > 1:  # the purpose names the data set: it stays
+        return draw.model_copy(update={"n": 1, "shard": draw.shard + shards})
     return None
 
 
@@ -248,7 +236,7 @@ def _second_turn(step: Step, draw: Draw, shards: int) -> Draw | None:
 class Early(NamedTuple):
     """A draw that was made ahead."""
 
-    drawn: Drawn
+    drawn: Samples
     timings: dict[str, float]
     """Seconds of its phases."""
     under_way: list[Ref]
@@ -258,7 +246,7 @@ class Early(NamedTuple):
         """The samples of all shards."""
         return self.drawn.rollouts
 
-    async def graded(self) -> Drawn:
+    async def graded(self) -> Samples:
         """All shards and their grades."""
         return self.drawn
 
@@ -315,7 +303,7 @@ class Ahead:
             with Sampling(ready, of_ready, part) as sampling:
                 drawn = await sampling.graded()
         else:  # before step 1 there is nothing to finish
-            drawn = Drawn([], [])
+            drawn = Samples(rollouts=[], scores=[])
             for shard in shards:
                 await part(shard)
         return Early(drawn, step.timings | ready.timings, [unfinished[shard] for shard in sorted(unfinished)])

@@ -78,8 +78,8 @@ async def bootstrap(run: Run) -> None:
         drawn, measured, (compared, evaluated) = await together(
             sampling.graded(), _measure_shards(step, sampling), check_and_evaluate()
         )
-    check_graded(step, drawn.samples.scores)
-    shaped = await summarise_bootstrap(step, drawn.samples, measured)
+    check_graded(step, drawn.scores)
+    shaped = await summarise_bootstrap(step, drawn, measured)
     step.state = run.restored(shaped.state)
     run.plan(step.state)
     _commit(step, {"samples": shaped.samples}, shaped.metrics | compared, evaluated)

@@ -14,8 +14,9 @@ import logging
 import pandas as pd
 from pydantic import BaseModel
 
+from ares.grading import ID_COLUMNS
 from ares.runs import Step
-from ares.step import engine_calls, episode_rows, episodes_so_far, next_turns, turn_rows
+from ares.step import engine_calls, episode_rows, episodes_so_far, next_turns, played, turn_rows
 from ares.store import Ref
 from tasks.phase import phase
 from tasks.sampling import Draw, Rows, request_rows
@@ -44,21 +45,20 @@ async def turn(step: Step, draw: Draw, earlier: list[Ref]) -> Turn:
     """Sample the next response of a shard's unfinished episodes and have their environments answer."""
     store, environment = step.run.store, step.run.environment
     assert environment is not None
-    settings, turns = environment.settings, [store.read_rows(ref) for ref in earlier]
-    asked = next_turns(request_rows(step, draw), turns)
+    so_far = played(request_rows(step, draw), [store.read_rows(ref) for ref in earlier])
+    going = so_far[~so_far["over"]].reset_index(drop=True)
+    problems = step.run.problems(draw.purpose).rows(going["id"].tolist())
     parts = []
-    for part, requests, how in engine_calls(asked, draw.temperature, step.config.rollout):
-        answers = await step.run.workers.sample(draw.version, requests, how)
-        parts.append(part.reset_index(drop=True).join(answers))
-    said = pd.concat(parts).sort_values(["slot", "sample"], kind="stable").reset_index(drop=True)
-    problems = step.run.problems(draw.purpose).rows(said["id"].tolist())
-    episodes = episodes_so_far(said, problems, turns, (draw.purpose, step.number))
+    for part, requests, how in engine_calls(next_turns(going, problems), draw.temperature, step.config.rollout):
+        parts.append((await step.run.workers.sample(draw.version, requests, how)).set_axis(part.index))
+    said = going[ID_COLUMNS].join(pd.concat(parts))
+    episodes = episodes_so_far(going, problems, (draw.purpose, step.number))
     replies, suffixes = await asyncio.to_thread(environment.answer, episodes, said)
-    rows = turn_rows(said, replies, suffixes, is_last=len(turns) + 1 == settings.max_turns)
+    rows = turn_rows(said, replies, suffixes, is_last=len(earlier) + 1 == environment.settings.max_turns)
     environment.pool.end(episode.key for episode, over in zip(episodes, rows["over"], strict=True) if over)
     if broken := [answer.error for answer in replies if answer.error]:
         logger.warning("%d of %d episodes have no score: %s", len(broken), len(rows), broken[0])
-    path = step.path(f"turn-{draw.purpose}-{draw.shard:04d}-{len(turns) + 1:02d}.parquet")
+    path = step.path(f"turn-{draw.purpose}-{draw.shard:04d}-{len(earlier) + 1:02d}.parquet")
     return Turn(rows=store.write_rows(path, rows), unfinished=int((~rows["over"]).sum()))
 
 
@@ -67,5 +67,5 @@ async def rollout(step: Step, draw: Draw, turns: list[Ref]) -> Rows:
     """A shard's whole episodes, as rows that graders and learner read."""
     store, environment = step.run.store, step.config.environment
     assert environment is not None
-    rows = episode_rows([store.read_rows(ref) for ref in turns], environment)
+    rows = episode_rows(played(request_rows(step, draw), [store.read_rows(ref) for ref in turns]), environment)
     return Rows(rows=store.write_rows(step.path(f"rollout-{draw.purpose}-{draw.shard:04d}.parquet"), rows))

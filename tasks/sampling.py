@@ -83,16 +83,15 @@ class Part(BaseModel):
 @phase("rollout")
 async def rollout(step: Step, draw: Draw) -> Rows:
     """Sample `draw.n` responses to each problem; rows are sorted by slot and sample."""
-    rows = request_rows(step, draw)
-    journal, parts = _journal(step, draw), []
-    for part, requests, how in engine_calls(rows, draw.temperature, step.config.rollout, draw.denoising_steps):
+    asked, parts = request_rows(step, draw), []
+    journal = _journal(step, draw)
+    for part, requests, how in engine_calls(asked, draw.temperature, step.config.rollout, draw.denoising_steps):
         answers = await _answers(step, draw, part.reset_index(drop=True), requests, how, journal)
-        kept = [*ID_COLUMNS, *(PROMPT if draw.continues else [])]  # a problem's own prompt is in the data set
-        parts.append(part[kept].reset_index(drop=True).join(answers))
-    if not parts:  # nothing failed, so nothing is continued
-        parts = [rows.reindex(columns=[*ID_COLUMNS, *PROMPT, *ANSWER])]
-    sampled_rows = pd.concat(parts).sort_values(["slot", "sample"], kind="stable").reset_index(drop=True)
-    ref = step.run.store.write_rows(step.path(f"rollout-{draw.purpose}-{draw.shard:04d}.parquet"), sampled_rows)
+        parts.append(answers.set_axis(part.index))
+    answers = pd.concat(parts) if parts else pd.DataFrame(columns=ANSWER)  # nothing failed, so nothing is continued
+    kept = [*ID_COLUMNS, *(PROMPT if draw.continues else [])]  # a problem's own prompt is in the data set
+    path = step.path(f"rollout-{draw.purpose}-{draw.shard:04d}.parquet")
+    ref = step.run.store.write_rows(path, asked[kept].join(answers))
     if journal is not None:
         journal.end()
     return Rows(rows=ref)
@@ -105,11 +104,11 @@ async def rollout_part(step: Step, draw: Draw, under_way: Ref | None) -> Part:
     What is sampled together does not depend on timing, so neither do its bits.
     """
     store, settings, problems = step.run.store, step.config.rollout, step.run.problems(draw.purpose)
-    rows = begun_rows(request_rows(step, draw), step.number)
+    rows = begun_rows(request_rows(step, draw)).assign(step=step.number)
     if under_way is not None:
         rows = pd.concat([store.read_rows(under_way), rows]).sort_values(["slot", "step", "sample"], ignore_index=True)
-    asked = asked_rows(rows, problems.rows(rows["id"].tolist()))
-    for part, requests, how in engine_calls(asked, draw.temperature, settings):
+    asked = asked_rows(rows, problems.rows(rows["id"].tolist())).assign(begun=rows["token_ids"].map(len))
+    for part, requests, how in engine_calls(asked[asked["finish_reason"] != "stop"], draw.temperature, settings):
         rows = continue_rows(rows, part.index, await step.run.workers.sample(draw.version, requests, how))
     ready = step.number + 1 - settings.parts
     is_ready = rows["step"] == ready

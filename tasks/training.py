@@ -8,7 +8,7 @@ import asyncio
 from typing import Any
 
 import pandas as pd
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from algorithms.protocol import DataProto
 from ares.runs import Step
@@ -44,6 +44,8 @@ class Samples(BaseModel):
     scores: list[Ref]
     slots: list[int] = []
     """Empty: every group."""
+    cpu_seconds: float = Field(0.0, exclude=True)
+    """Of all programs that were judged. They differ between executions, so no key covers them."""
 
 
 class Experience(BaseModel):

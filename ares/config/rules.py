@@ -190,6 +190,8 @@ def _families(config: Config) -> Iterator[str]:
             f"model.family={family} and rollout.engine={config.rollout.engine} do not go together: "
             f"it samples from {' and '.join(families)} models, and masked_diffusion models need engine diffusion"
         )
+    if family != "causal" and (config.environment is not None or config.has_second_turns):
+        yield f"an environment and second turns need model.family=causal: {family} models have one response a prompt"
     if masked:
         bounds = algorithm.policy.importance_cap, config.rollout.max_mismatch, config.watch.mismatch_above
         if any(bound is not None for bound in bounds):
@@ -206,9 +208,9 @@ def _families(config: Config) -> Iterator[str]:
     if family != "vision_language":
         if config.model.train_vision:
             yield "model.train_vision needs model.family=vision_language"
-    elif algorithm.advantage.needs_values or config.has_second_turns or config.learner.sharded:
+    elif algorithm.advantage.needs_values or config.learner.sharded:
         # A rank whose rows show nothing makes no pass through the tower, which sharded weights would wait for.
-        yield "vision-language models have no critic (estimator=gae), no second turns and no learner.sharded"
+        yield "vision-language models have no critic (estimator=gae) and no learner.sharded"
 
 
 def _code(config: Config) -> Iterator[str]:
@@ -285,8 +287,6 @@ def _episodes(config: Config) -> Iterator[str]:
         yield "reward.code.efficiency is for single responses: an episode has no length limit of its own"
     if environment.discount < 1 and environment.reward == "last":
         yield "environment.discount is for environment.reward=sum"
-    if config.model.family != "causal":
-        yield f"an environment needs model.family=causal: {config.model.family} models have no episodes"
     if config.has_second_turns or config.rollout.parts > 1:
         yield "an environment stands in place of second turns, and rollout.parts above 1 is for single responses"
     if algorithm.overlong.soft_punish_cache:

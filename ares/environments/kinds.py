@@ -13,6 +13,7 @@ Not covered: the process they live in (ares/environments/process.py).
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -47,7 +48,7 @@ def load(kind: str, config: EnvironmentConfig) -> Callable[[], Environment]:
             raise ConfigError(f"{kind}: get_reward() is of a whole episode, not of a turn: environment.reward=last")
         check_settings(found, config.settings, kind)
         check_tools(trl_tools(found), config)
-        return partial(TrlEnvironment, make, config)
+        return partial(ToolEnvironment, config, make)
     if hasattr(found, "init"):
         check_settings(found, config.settings, kind, given="extras")
         return partial(GymEnvironment, make)
@@ -82,17 +83,21 @@ def check_settings(function: Callable[..., Any], settings: Mapping[str, Any], ki
 
 
 class ToolEnvironment:
-    """Tools alone: the answer is graded, not the episode."""
+    """Answers calls of tools: those of the settings, which have no reward; or, given what makes an object of TRL's
+    shape, its methods. Its `get_reward`, that of the episode so far, is called after each turn."""
 
-    def __init__(self, config: EnvironmentConfig) -> None:
+    def __init__(self, config: EnvironmentConfig, make: Callable[[], Any] | None = None) -> None:
         self._config = config
-        self._tools = make_tools(config)
+        self._own = None if make is None else make()
+        names = trl_tools(type(self._own))
+        self._tools = make_tools(config) if make is None else {name: getattr(self._own, name) for name in names}
 
-    def reset(self, row: Mapping[str, Any], seed: int) -> str:
-        return ""
+    def reset(self, row: Mapping[str, Any], seed: int) -> str | None:
+        return "" if self._own is None else self._own.reset(**row)
 
     def step(self, text: str) -> Reply:
-        return answer_calls(text, self._tools, self._config)
+        get_reward = getattr(self._own, "get_reward", lambda: None)
+        return replace(answer_calls(text, self._tools, self._config), reward=get_reward())
 
 
 def is_trls(found: Any) -> bool:
@@ -107,23 +112,6 @@ def trl_tools(found: type) -> dict[str, Tool]:
     """The tools of a class of TRL's shape, in the order of their names."""
     methods = inspect.getmembers(found, inspect.isfunction)
     return {name: method for name, method in methods if not name.startswith("_") and name not in OF_TRL}
-
-
-class TrlEnvironment:
-    """TRL's shape. The reward is that of the episode so far: `get_reward` is called after each turn."""
-
-    def __init__(self, make: Callable[[], Any], config: EnvironmentConfig) -> None:
-        self._environment = make()
-        self._config = config
-        self._tools = {name: getattr(self._environment, name) for name in trl_tools(type(self._environment))}
-
-    def reset(self, row: Mapping[str, Any], seed: int) -> str | None:
-        return self._environment.reset(**row)
-
-    def step(self, text: str) -> Reply:
-        reply = answer_calls(text, self._tools, self._config)
-        get_reward = getattr(self._environment, "get_reward", lambda: None)
-        return Reply(reply.observation, get_reward(), reply.done, metrics=reply.metrics)
 
 
 class GymEnvironment:

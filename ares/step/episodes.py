@@ -16,46 +16,49 @@ import pandas as pd
 
 from algorithms.keys import derive_seed
 from ares.config import EnvironmentConfig
+from ares.data import OPENING
 from ares.environments import Answer, Episode, Reply
 from ares.grading import ID_COLUMNS
-from ares.step.opening import begun_episode
+from ares.step.requests import asked_rows, begun_rows, continue_rows
 from ares.step.rows import SAMPLED
 
-PLACE = ["slot", "sample"]
-OF_A_TURN = [*ID_COLUMNS, "response", "token_ids", "log_probs", "finish_reason", "reply", "error", "suffix", "over"]
-"""Columns of a turn's table. reply: as JSON, "" without one; suffix: tokens between it and the next response."""
+OF_A_TURN = [*ID_COLUMNS, "token_ids", "log_probs", SAMPLED, "said", "heard", "finish_reason", "error", "over"]
+"""Columns of a turn's table: what it adds to its episodes. said: its response, heard: the reply as JSON, "" without
+one; token_ids, log_probs, sampled: of both."""
 
 
-def next_turns(asked: pd.DataFrame, turns: list[pd.DataFrame]) -> pd.DataFrame:
-    """The rows of `asked` (first turns: slot, sample, prompt_token_ids, seed) whose episode is not over, as they are
-    asked for the turn after `turns`: the prompt is everything so far, token by token, and the seed is the turn's own.
+def played(requested: pd.DataFrame, turns: list[pd.DataFrame]) -> pd.DataFrame:
+    """A shard's episodes after some turns: all that was said and heard in each, and whether it is `over`.
+
+    requested: the rows of its first turn (ares/step/requests.py).
     """
-    if not turns:
-        return asked
-    going = asked.set_index(PLACE).join(turns[-1].set_index(PLACE)["over"])
-    asked = asked[~going["over"].fillna(True).to_numpy(dtype=bool)].reset_index(drop=True)
-    prompts = [list(prompt) for prompt in asked["prompt_token_ids"]]
-    for turn in turns:
-        rows = turn.set_index(PLACE).loc[list(zip(asked["slot"], asked["sample"], strict=True))]
-        for prompt, said, suffix in zip(prompts, rows["token_ids"], rows["suffix"], strict=True):
-            prompt += [*said.tolist(), *suffix.tolist()]
-    seeds = [derive_seed(seed, "turn", len(turns)) for seed in asked["seed"]]
-    return asked.assign(prompt_token_ids=pd.Series(prompts, dtype=object), seed=seeds)
+    kinds = {SAMPLED: bool, "said": object, "heard": object}
+    nothing: dict[str, Any] = {name: [np.empty(0, kind)] * len(requested) for name, kind in kinds.items()}
+    rows = begun_rows(requested).assign(error="", over=False, **nothing)
+    for turn in turns:  # which is of those that go on, in their order
+        rows = continue_rows(rows, rows.index[~rows["over"]], turn)
+    return rows
 
 
-def episodes_so_far(
-    asked: pd.DataFrame, problems: pd.DataFrame, turns: list[pd.DataFrame], about: tuple[str, int]
-) -> list[Episode]:
-    """The episode of each row of `asked`, as far as `turns` have gone. problems: of these rows, row by row; about: the
-    purpose of the draw and its step, which are part of an episode's key."""
-    places = list(zip(asked["slot"], asked["sample"], strict=True))
-    earlier = [turn.set_index(PLACE).loc[places] for turn in turns]
-    said = [tuple(texts) for texts in zip(*(turn["response"] for turn in earlier), strict=True)] or [()] * len(asked)
-    replies = [tuple(texts) for texts in zip(*(turn["reply"] for turn in earlier), strict=True)] or [()] * len(asked)
-    return [
-        begun_episode(row, "/".join(map(str, (*about, *place))), texts, (read_reply(each).digest() for each in heard))
-        for place, row, texts, heard in zip(places, problems.to_dict("records"), said, replies, strict=True)
-    ]
+def next_turns(going: pd.DataFrame, problems: pd.DataFrame) -> pd.DataFrame:
+    """What episodes that go on are asked: after everything so far, token by token, with a seed of the turn's own.
+
+    problems: of these rows, row by row.
+    """
+    seeds = zip(going["seed"], going["said"], strict=True)
+    own = [derive_seed(seed, "turn", len(said)) if len(said) else seed for seed, said in seeds]
+    return asked_rows(going, problems).assign(seed=own)
+
+
+def episodes_so_far(going: pd.DataFrame, problems: pd.DataFrame, about: tuple[str, int]) -> list[Episode]:
+    """What environments know of episodes. problems: of these rows, row by row; about: the purpose of the draw and its
+    step, which are part of an episode's key."""
+    episodes = []
+    for row, problem in zip(going.to_dict("records"), problems.to_dict("records"), strict=True):
+        key, opening = "/".join(map(str, (*about, row["slot"], row["sample"]))), json.loads(problem[OPENING])
+        heard = opening["heard"], *(read_reply(each).digest() for each in row["heard"])
+        episodes.append(Episode(key, opening["row"], opening["seed"], tuple(row["said"]), heard))
+    return episodes
 
 
 def written_reply(answer: Answer) -> str:
@@ -72,62 +75,55 @@ def read_reply(written: str) -> Reply:
     return Reply(**fields | {"observation": tuple(seen) if isinstance(seen, list) else seen})
 
 
-def turn_rows(asked: pd.DataFrame, answers: list[Answer], suffixes: list[list[int]], is_last: bool) -> pd.DataFrame:
-    """A turn's table. asked: its rows with the sampled responses; suffixes: of those that go on, else empty; is_last:
-    there is no further turn."""
+def turn_rows(said: pd.DataFrame, answers: list[Answer], suffixes: list[list[int]], is_last: bool) -> pd.DataFrame:
+    """A turn's table. said: its rows with the sampled responses; suffixes: tokens between each response and the next
+    one, of episodes that go on; is_last: there is no further turn."""
     over = [is_last or answer.reply is None or answer.reply.done for answer in answers]
-    between = [np.array([] if ends else suffix, dtype=np.int32) for ends, suffix in zip(over, suffixes, strict=True)]
-    return asked.assign(
-        reply=list(map(written_reply, answers)),
-        error=[answer.error for answer in answers],
-        suffix=pd.Series(between, index=asked.index, dtype=object),
-        over=over,
-    )[OF_A_TURN].reset_index(drop=True)
+    heard = [0 if ends else len(suffix) for ends, suffix in zip(over, suffixes, strict=True)]
+    token_ids = [
+        np.concatenate([ids, suffix[:count]]).astype(np.int32)
+        for ids, suffix, count in zip(said["token_ids"], suffixes, heard, strict=True)
+    ]
+    columns = {
+        "token_ids": token_ids,
+        "log_probs": [np.pad(known, (0, count)) for known, count in zip(said["log_probs"], heard, strict=True)],
+        SAMPLED: [np.arange(len(ids)) < len(ids) - count for ids, count in zip(token_ids, heard, strict=True)],
+        "said": [[text] for text in said["response"]],
+        "heard": [[written_reply(answer)] for answer in answers],
+    }
+    lists = {name: pd.Series(values, index=said.index, dtype=object) for name, values in columns.items()}
+    return said.assign(**lists, error=[answer.error for answer in answers], over=over)[OF_A_TURN]
 
 
-def episode_rows(turns: list[pd.DataFrame], settings: EnvironmentConfig) -> pd.DataFrame:
-    """Whole episodes, sorted by slot and sample: id, slot, sample, token_ids, log_probs, sampled of everything after
-    the prompt; `response` (the last one, or the answer that it submitted: what graders see), finish_reason, and what
-    the environment made of it: turns, success, turn_rewards, episode_reward, episode_error ("": none), episode_metrics
-    and transcript (JSON).
+def episode_rows(rows: pd.DataFrame, settings: EnvironmentConfig) -> pd.DataFrame:
+    """Whole episodes: id, slot, sample, token_ids, log_probs, sampled of everything after the prompt; `response` (the
+    last one, or the answer that it submitted: what graders see), finish_reason, and what the environment made of it:
+    turns, success, turn_rewards, episode_reward, episode_error ("": none), episode_metrics and transcript (JSON).
 
     An episode whose last response was cut off, or that the environment did not end, is truncated.
     """
-    rows = []
-    for _, parts in pd.concat(turns).groupby(PLACE, sort=True):
-        last, replies = parts.iloc[-1], [read_reply(written) for written in parts["reply"]]
-        pieces = [piece for pair in zip(parts["token_ids"], parts["suffix"], strict=True) for piece in pair]
+    episodes = []
+    for row in rows.to_dict("records"):
+        replies = [read_reply(written) for written in row["heard"]]
         rewards = [np.nan if reply.reward is None else reply.reward for reply in replies]
-        ended = last["finish_reason"] == "stop" and (replies[-1].done or last["error"])
+        ended = row["finish_reason"] == "stop" and (replies[-1].done or row["error"])
         answer = replies[-1].answer
-        rows.append(
+        turns = zip(row["said"], replies, strict=True)
+        episodes.append(
             {
-                **{name: last[name] for name in ID_COLUMNS},
-                "response": last["response"] if answer is None else f"\\boxed{{{answer}}}",
-                "token_ids": np.concatenate(pieces).astype(np.int32),
-                "log_probs": np.concatenate(
-                    [
-                        np.concatenate([known, np.zeros(len(suffix))])
-                        for known, suffix in zip(parts["log_probs"], parts["suffix"], strict=True)
-                    ]
-                ).astype(np.float32),
-                SAMPLED: np.concatenate([np.full(len(piece), place % 2 == 0) for place, piece in enumerate(pieces)]),
+                **{name: row[name] for name in (*ID_COLUMNS, "token_ids", "log_probs", SAMPLED)},
+                "response": row["said"][-1] if answer is None else f"\\boxed{{{answer}}}",
                 "finish_reason": "stop" if ended else "length",
-                "turns": len(parts),
+                "turns": len(replies),
                 "turn_rewards": np.array(rewards, dtype=np.float64),
                 "episode_reward": episode_reward(rewards, settings),
                 "success": replies[-1].success,
-                "episode_error": last["error"],
+                "episode_error": row["error"],
                 "episode_metrics": json.dumps(_summed(replies)),
-                "transcript": json.dumps(
-                    [
-                        {"said": said, "heard": reply.observation}
-                        for said, reply in zip(parts["response"], replies, strict=True)
-                    ]
-                ),
+                "transcript": json.dumps([{"said": said, "heard": reply.observation} for said, reply in turns]),
             }
         )
-    return pd.DataFrame(rows).astype({"success": "Float64"})
+    return pd.DataFrame(episodes).astype({"success": "Float64"})
 
 
 def episode_reward(rewards: list[float], settings: EnvironmentConfig) -> float:

@@ -8,7 +8,6 @@ covered: processes (ares/environments/pool.py), what templates write between tur
 """
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -84,12 +83,6 @@ class OpenEnvironment:
     def close(self) -> None:
         """End its processes."""
         self.pool.close()
-
-
-def begun_episode(problem: dict[Any, Any], key: str, said: Iterable[str], heard: Iterable[str]) -> Episode:
-    """An episode of a problem. said: responses so far; heard: the digests of their replies."""
-    opening = json.loads(problem[OPENING])
-    return Episode(key, opening["row"], opening["seed"], tuple(said), (opening["heard"], *heard))
 
 
 def seed_of(row: dict[str, Any], where: str) -> int:

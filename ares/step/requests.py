@@ -42,33 +42,29 @@ def requested_rows(
     return rows.assign(seed=[derive_seed(*key, *name) for name in names])
 
 
-def begun_rows(requested: pd.DataFrame, step: int) -> pd.DataFrame:
-    """Responses of a step without tokens yet: id, slot, sample, seed, step, finish_reason, token_ids, log_probs."""
-    rows = requested[[*ID_COLUMNS, "seed"]].assign(step=step, finish_reason="length")
+def begun_rows(requested: pd.DataFrame) -> pd.DataFrame:
+    """Responses without tokens yet: id, slot, sample, seed, finish_reason, token_ids, log_probs."""
     nothing: dict[str, Any] = {"token_ids": np.empty(0, np.int32), "log_probs": np.empty(0, np.float32)}
-    return rows.assign(**{name: [empty] * len(rows) for name, empty in nothing.items()})
+    return requested[[*ID_COLUMNS, "seed"]].assign(
+        finish_reason="length", **{name: [empty] * len(requested) for name, empty in nothing.items()}
+    )
 
 
 def asked_rows(under_way: pd.DataFrame, problems: pd.DataFrame) -> pd.DataFrame:
-    """Requests to continue unfinished responses: each prompt ends with the `begun` tokens of its response.
-
-    problems: of these rows, row by row.
-    """
-    asked = under_way.assign(begun=under_way["token_ids"].map(len))
+    """Requests to go on after the tokens so far, which follow the prompt. problems: of these rows, row by row."""
     prompts = zip(problems["prompt_token_ids"], under_way["token_ids"], strict=True)
+    asked = under_way.copy()
     asked["prompt_token_ids"] = [[*prompt, *own.tolist()] for prompt, own in prompts]
-    if "stops" in problems:
-        asked["stops"] = problems["stops"].tolist()
-    return asked[asked["finish_reason"] != "stop"]
+    return asked.assign(stops=problems["stops"].tolist()) if "stops" in problems else asked
 
 
 def continue_rows(under_way: pd.DataFrame, places: pd.Index, answers: pd.DataFrame) -> pd.DataFrame:
-    """The table with answers (token_ids, log_probs, finish_reason) appended to the rows at `places`."""
-    columns = {name: under_way[name].tolist() for name in ("token_ids", "log_probs", "finish_reason")}
-    for place, answer in zip(places, answers.to_dict("records"), strict=True):
-        for name in ("token_ids", "log_probs"):
-            columns[name][place] = np.concatenate([columns[name][place], answer[name]])
-        columns["finish_reason"][place] = answer["finish_reason"]
+    """The table with answers, of the rows at `places`: what is a list is appended, other columns are replaced."""
+    columns = {str(name): under_way[name].tolist() for name in answers if name in under_way}
+    for name, values in columns.items():
+        for place, new in zip(places, answers[name], strict=True):
+            old = values[place]
+            values[place] = np.concatenate([old, new]) if isinstance(old, np.ndarray) else new
     return under_way.assign(**columns)
 
 

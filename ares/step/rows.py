@@ -61,9 +61,8 @@ def in_training_order(rows: pd.DataFrame) -> pd.DataFrame:
 
     So both are in the same optimiser step.
     """
-    order = rows.assign(prompt_slot=rows["slot"] % SECOND_TURN_SLOT)
-    places = order.sort_values(["prompt_slot", "slot", "sample"], kind="stable").index
-    return rows.loc[places].reset_index(drop=True)
+    rows = rows.sort_values(["slot", "sample"])
+    return rows.sort_values("slot", key=lambda slot: slot % SECOND_TURN_SLOT, kind="stable", ignore_index=True)
 
 
 def scored_rows(rows: pd.DataFrame) -> pd.DataFrame:

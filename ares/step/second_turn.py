@@ -1,6 +1,8 @@
 """A second turn for programs that failed: which first turns get one, and its prompt with the verdict (Murphy).
 
-Covered: slots, prompts, credit to the first turn. Not covered: sampling and judging (tasks/sampling.py, as any shard).
+A second turn is a row whose prompt ends with the verdict, not an episode of two turns: its first turn is learnt from
+once, in a row of its own, however many second turns continue it. Covered: slots, prompts, credit to the first turn. Not
+covered: sampling and judging (tasks/sampling.py, as any shard), episodes (ares/step/episodes.py).
 """
 
 from collections.abc import Mapping
@@ -13,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.keys import derive_seed
 from algorithms.settings import MOST_TOKENS
-from ares.config import ConfigError, SecondTurnConfig
+from ares.config import SecondTurnConfig
 from ares.data import TurnTemplate
 from ares.grading import ID_COLUMNS
 from ares.step.rows import is_second_turn
@@ -31,7 +33,7 @@ def second_turn_rows(
     rows: judged first turns (id, slot, sample, response, token_ids, finish_reason, pass_ratio, test_outcomes);
     problems: of these rows, row by row; template_settings: data.chat_template_kwargs; key: seed of the run, purpose,
     moment. A first turn that passed, was truncated or was not judged gets no second one; nor does one whose verdict is
-    longer than max_feedback_length.
+    longer than max_feedback_length. Raises ConfigError if the chat template cannot go on after a response.
     """
     chosen = np.flatnonzero(_may_go_on(rows))
     failed, theirs = rows.iloc[chosen].to_dict("records"), problems.iloc[chosen].to_dict("records")
@@ -40,7 +42,11 @@ def second_turn_rows(
     ]
     if settings.shuffled:
         told = _of_another_problem(told, np.array([row["slot"] for row in failed]), key)
-    ends = [int(row["token_ids"][-1]) for row in failed]
+    template = TurnTemplate(tokenizer, template_settings)
+    following = [
+        template.following(verdict, int(row["token_ids"][-1]), MOST_TOKENS)
+        for verdict, row in zip(told, failed, strict=True)
+    ]
     turns = [
         {
             "id": row["id"],
@@ -49,9 +55,7 @@ def second_turn_rows(
             "prompt": problem["prompt"] + row["response"] + text,
             "prompt_token_ids": [*problem["prompt_token_ids"], *row["token_ids"].tolist(), *tokens],
         }
-        for row, problem, (text, tokens) in zip(
-            failed, theirs, _following_turns(tokenizer, told, ends, template_settings), strict=True
-        )
+        for row, problem, (text, tokens) in zip(failed, theirs, following, strict=True)
         if len(tokens) <= settings.max_feedback_length
         for child in range(settings.children)
     ]
@@ -110,19 +114,3 @@ def second_turn_metrics(rows: pd.DataFrame, children: int) -> dict[str, float]:
 def _tests(problem: Mapping[Any, Any]) -> list[str]:
     stdin_tests = [f"stdin {given!r}, expected {expected!r}" for given, expected in problem["stdin_tests"]]
     return [*problem["test_cases"], *stdin_tests]
-
-
-def _following_turns(
-    tokenizer: PreTrainedTokenizerBase, texts: list[str], ends: list[int], template_settings: Mapping[str, Any]
-) -> list[tuple[str, list[int]]]:
-    """What follows responses that have ended their turn: a user's turn with a text, and the start of the next answer.
-
-    ends: the last token of each response, which is not always the tokenizer's end token.
-    """
-    if not texts:
-        return []
-    try:
-        template = TurnTemplate(tokenizer, template_settings)
-    except ConfigError as error:
-        raise ConfigError(f"{error}: set rollout.second_turn.enabled=false") from error
-    return [template.following(text, end, MOST_TOKENS) for text, end in zip(texts, ends, strict=True)]

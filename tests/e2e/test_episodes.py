@@ -114,9 +114,8 @@ def test_what_was_sampled_is_a_prefix_of_what_is_asked_next_and_is_measured_alik
     turns = pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("turn-rollout-*.parquet"))])
     for row in episodes.to_dict("records"):
         parts = turns[(turns["slot"] == row["slot"]) & (turns["sample"] == row["sample"])]
-        sampled = np.concatenate(parts["token_ids"].tolist())
-        assert row["token_ids"][row["sampled"]].tolist() == sampled.tolist()
-        assert row["log_probs"][row["sampled"]].tolist() == np.concatenate(parts["log_probs"].tolist()).tolist()
+        for name in ("token_ids", "log_probs", "sampled"):
+            assert row[name].tolist() == np.concatenate(parts[name].tolist()).tolist()
     # The learner, which reads whole episodes at once, has the engine's log-probs of every turn.
     assert commits(whole, "whole")[-1].metrics["mismatch/logprob_diff_max"] < 1e-4
 

@@ -16,7 +16,15 @@ from ares.environments import Answer, Reply
 from ares.grading.grader import Grader, grade_rows
 from ares.grading.graders import environment_scores
 from ares.step.collate import token_batch
-from ares.step.episodes import episode_metrics, episode_reward, episode_rows, episodes_so_far, next_turns, turn_rows
+from ares.step.episodes import (
+    episode_metrics,
+    episode_reward,
+    episode_rows,
+    episodes_so_far,
+    next_turns,
+    played,
+    turn_rows,
+)
 from ares.step.opening import OPENING, seed_of
 from ares.step.rows import SAMPLED, sampled_log_probs
 from ares.step.shape import _at_last_token, at_turns
@@ -39,6 +47,11 @@ def said(*token_ids: list[int], reason: str = "stop", places: tuple[int, ...] = 
     )
 
 
+def whole(*turns: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the episodes of ASKED after these turns."""
+    return episode_rows(played(ASKED, list(turns)), SETTINGS)
+
+
 def replied(observation: str = "", **how: Any) -> Answer:
     return Answer(Reply(observation, **how))
 
@@ -54,18 +67,19 @@ SECOND = turn_rows(said([30], places=(0,)), [replied(done=True, reward=2.0, succ
 
 
 def test_a_turn_is_asked_of_unfinished_episodes_after_all_tokens_so_far_with_draws_of_its_own() -> None:
-    assert next_turns(ASKED, []) is ASKED
-    second = next_turns(ASKED, [FIRST])
-    assert second[["slot", "sample"]].to_numpy().tolist() == [[3, 0]]
+    first, after = played(ASKED, []), played(ASKED, [FIRST])
+    assert next_turns(first, ASKED)[["prompt_token_ids", "seed"]].equals(ASKED[["prompt_token_ids", "seed"]])
+    assert after["over"].tolist() == [False, True]
+    second = next_turns(after[:1], ASKED[:1])
     assert second["prompt_token_ids"].tolist() == [[1, 2, 20, 21, 7, 8, 9]]
     assert second["seed"].tolist() == [derive_seed(10, "turn", 1)]
     assert ASKED["prompt_token_ids"].tolist() == [[1, 2], [1, 2]]  # nobody else's list has grown
-    assert next_turns(ASKED, [FIRST, SECOND]).empty
+    assert played(ASKED, [FIRST, SECOND])["over"].all()
 
 
 def test_an_environment_can_be_rebuilt_from_what_was_said_and_the_digests_of_what_it_heard() -> None:
     problems = pd.DataFrame({"id": ["p"], OPENING: [OPENED]})
-    (episode,) = episodes_so_far(next_turns(ASKED, [FIRST]), problems, [FIRST], ("rollout", 6))
+    (episode,) = episodes_so_far(played(ASKED, [FIRST])[:1], problems, ("rollout", 6))
     assert episode.key == "rollout/6/3/0"
     assert (episode.row, episode.seed, episode.said) == ({"question": "?"}, 5, ("said [20, 21]",))
     reply = Reply("go on", reward=1.0, metrics={"calls/add": 1.0})
@@ -73,7 +87,7 @@ def test_an_environment_can_be_rebuilt_from_what_was_said_and_the_digests_of_wha
 
 
 def test_an_episode_is_one_row_of_which_sampled_tokens_are_learnt_from() -> None:
-    rows = episode_rows([FIRST, SECOND], SETTINGS)
+    rows = whole(FIRST, SECOND)
     assert rows["token_ids"].map(list).tolist() == [[20, 21, 7, 8, 9, 30], [22]]
     assert rows[SAMPLED].map(list).tolist() == [[True, True, False, False, False, True], [True]]
     assert rows["log_probs"].map(list).tolist() == [[-20, -21, 0, 0, 0, -30], [-22]]
@@ -92,12 +106,12 @@ def test_an_episode_is_one_row_of_which_sampled_tokens_are_learnt_from() -> None
 
 def test_an_episode_without_an_end_is_truncated_and_one_whose_environment_failed_says_why() -> None:
     cut = turn_rows(said([20], [22]), [replied("more"), Answer(error="x.py:3: it broke")], [[7], [7]], is_last=True)
-    rows = episode_rows([cut], SETTINGS)
+    rows = whole(cut)
     assert rows["token_ids"].map(list).tolist() == [[20], [22]]  # nothing follows the last turn
     assert rows["finish_reason"].tolist() == ["length", "stop"]
     assert rows["episode_error"].tolist() == ["", "x.py:3: it broke"]
     too_long = turn_rows(said([20], [22], reason="length"), [replied(done=True)] * 2, [[], []], is_last=False)
-    assert episode_rows([too_long], SETTINGS)["finish_reason"].tolist() == ["length", "length"]
+    assert whole(too_long)["finish_reason"].tolist() == ["length", "length"]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +129,7 @@ def test_an_episode_is_worth_its_last_reward_or_their_discounted_sum(how: Any, r
 
 
 def test_metrics_count_turns_observations_errors_and_what_environments_count() -> None:
-    rows = episode_rows([FIRST, SECOND], SETTINGS)
+    rows = whole(FIRST, SECOND)
     assert episode_metrics(rows) == {
         "episode/turns": 1.5,
         "episode/errors": 0.0,
@@ -129,14 +143,14 @@ def test_metrics_count_turns_observations_errors_and_what_environments_count() -
 
 def test_an_answer_that_was_submitted_is_what_graders_see_and_find() -> None:
     last = turn_rows(said([20], [22]), [replied(done=True, answer="42"), replied("You win", done=True)], [[], []], True)
-    rows = episode_rows([last], SETTINGS)
+    rows = whole(last)
     assert rows["response"].tolist() == ["\\boxed{42}", "said [22]"]
     assert grade_answers(rows["response"].tolist(), ["42", "42"], ["boxed"] * 2) == [1.0, 0.0]
 
 
 def test_an_episode_that_nothing_rewarded_is_worth_its_success_and_failed_if_none_is_told() -> None:
     ends = [replied("more"), replied(done=True, success=1.0)]
-    scores = environment_scores(episode_rows([turn_rows(said([20], [22]), ends, [[7], []], is_last=True)], SETTINGS))
+    scores = environment_scores(whole(turn_rows(said([20], [22]), ends, [[7], []], is_last=True)))
     assert [(each.score, each.extras["success"], each.failed) for each in scores] == [
         (0.0, 0.0, False),
         (1.0, 1.0, False),

@@ -40,9 +40,10 @@ def problems_of(rows: pd.DataFrame) -> pd.DataFrame:
 
 def test_an_unfinished_response_is_continued_with_its_seed(tmp_path: Path) -> None:
     requested = requested_rows(STOPPING, 0, 2, True, (7, "rollout", 4))
-    rows = begun_rows(requested, 4)
+    rows = begun_rows(requested)
     for part, begun, reason in ((1, 0, "stop"), (2, 4, "length"), (3, 8, "length")):
-        calls = list(engine_calls(asked_rows(rows, problems_of(rows)), 1.0, SETTINGS))
+        asked = asked_rows(rows, problems_of(rows)).assign(begun=rows["token_ids"].map(len))
+        calls = list(engine_calls(asked[asked["finish_reason"] != "stop"], 1.0, SETTINGS))
         assert [settings.temperature for _, _, settings in calls] == [0.0, 1.0]
         assert {settings.max_tokens for _, _, settings in calls} == {4}  # half of eight
         for asked, requests, _ in calls:

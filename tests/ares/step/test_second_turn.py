@@ -129,7 +129,7 @@ def test_a_template_that_rewrites_what_was_said_is_refused() -> None:
     tokens = copy.deepcopy(tokenizer())
     tokens.chat_template = "{% for m in messages %}{{ m['content'] | length }}{% endfor %}"
     rows, problems = first_turns(tokens)
-    with pytest.raises(ConfigError, match=r"rollout\.second_turn\.enabled=false"):
+    with pytest.raises(ConfigError, match="so a response cannot be continued as it was sampled"):
         second_turn_rows(rows, problems, tokens, SecondTurnConfig(), KEY, {})
 
 
@@ -186,9 +186,11 @@ def test_turns_without_a_reward_neither_gain_nor_give() -> None:
     ("settings", "told"),
     [((*SETTINGS, "reward.kind=math"), "second_turn"),
      ((*SETTINGS, "algorithm.advantage.estimator=gae"), "second_turn"),
+     ((*SETTINGS, "model.family=masked_diffusion", "rollout.engine=diffusion"), "masked_diffusion models have one"),
+     (("reward.kind=code", "validation.turns=2", "model.family=vision_language"), "vision_language models have one"),
      (("validation.turns=2",), r"validation\.turns=2 tells a program its verdict")],
 )  # fmt: skip
-def test_second_turns_need_a_verdict_and_in_training_a_group(settings: tuple[str, ...], told: str) -> None:
+def test_second_turns_need_a_verdict_one_response_a_prompt_and_a_group(settings: tuple[str, ...], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         config(*settings)
     assert config("reward.kind=code", "validation.turns=2", "algorithm.advantage.estimator=gae").has_second_turns
