@@ -85,9 +85,8 @@ def _version(fork: Fork | None) -> int:
 def _ended(store: RunStore, is_rewound: bool) -> str:
     """State, last step, last held-out accuracy."""
     status = run_status(store.name, store.directory.parent)
-    if status["state"] == "stopped":
-        is_paused = any(pause["step"] == status["step"] for pause in store.read_run().get("pauses", []))
-        status["state"] = "rewound" if is_rewound else "paused" if is_paused else "stopped"
+    if is_rewound and status["state"] in ("paused", "stopped"):
+        status["state"] = "rewound"
     told = f"{status['state']} at step {status['step']}"
     told += "" if status["state"] == "finished" else f" of {status['steps']}"
     if status["evaluations"]:

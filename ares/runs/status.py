@@ -9,8 +9,8 @@ from ares.store import run_store
 
 
 def run_status(name: str, runs: Path | None = None) -> dict[str, Any]:
-    """run, state (new, running, stopped, finished), step, steps, sampled tokens, evaluations, and the buckets' last
-    metrics."""
+    """run, state (new, running, paused, stopped, finished), step, steps, sampled tokens, evaluations, and the last
+    metrics of the buckets."""
     store = run_store(name, runs)
     config = read_config(store)
     commit = store.last_commit()
@@ -20,8 +20,11 @@ def run_status(name: str, runs: Path | None = None) -> dict[str, Any]:
         state = "running"
     elif commit is None:
         state = "new"
+    elif config.train.ends(step, tokens):
+        state = "finished"
     else:
-        state = "finished" if config.train.ends(step, tokens) else "stopped"
+        is_paused = any(pause["step"] == step for pause in store.read_run().get("pauses", []))
+        state = "paused" if is_paused else "stopped"
     return {
         "run": name,
         "state": state,
