@@ -153,11 +153,11 @@ def test_an_actor_that_dies_every_time_ends_the_run_with_a_resumable_error(
     cluster.shut_down()
 
 
-@pytest.mark.parametrize("method", ["__init__", "join"])
+@pytest.mark.parametrize(("method", "call", "silence"), [("__init__", "start", 2), ("join", "join", 8)])
 def test_an_actor_that_does_not_come_up_is_replaced(
-    method: str, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    method: str, call: str, silence: int, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As one whose driver hangs, or whose model is on a disk that does not answer."""
+    """As one whose driver hangs, or whose model is on a disk that does not answer. The second one starts in time."""
 
     class Stuck:
         def __init__(self, *settings: Any) -> None: ...
@@ -177,10 +177,9 @@ def test_an_actor_that_does_not_come_up_is_replaced(
         "ares.cluster.cluster.LearnerActor", type("LearnerActor", (), dict(vars(Stuck)) | {method: stuck})
     )
     monkeypatch.setattr("ares.cluster.cluster.ATTEMPTS", 1)
-    monkeypatch.setattr("ares.cluster.patience.SILENCE", 2.0)
+    monkeypatch.setattr("ares.cluster.patience.SILENCE", float(silence))
     cluster = Cluster(config, run.store)
-    call = {"__init__": "start", "join": "join"}[method]
-    with pytest.raises(WorkerError, match=f"learner hung 1 times .*no answer to `{call}` within 2 s"):
+    with pytest.raises(WorkerError, match=f"learner hung 1 times .*no answer to `{call}` within {silence} s"):
         asyncio.run(asyncio.wait_for(cluster.save(0, "checkpoints/000000"), 60))
     cluster.shut_down()
 
