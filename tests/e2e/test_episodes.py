@@ -46,8 +46,8 @@ SETTINGS = [
 ]  # fmt: skip
 FEW = ["1:turn 0 2:after"]
 EVERY = [f"1:turn 0 {turn}:{moment}" for turn in (1, 2, 3) for moment in ("before", "after")]
-MORE = ["0:turn bootstrap 0 2:before", "1:turn 1 2:inside", "1:rollout:inside", "1:score:before", "2:turn 0 3:after",
-        "2:turn validation 1 2:before"]  # fmt: skip
+EVERY = ["0:turn bootstrap 0 2:before", "1:turn:inside", *EVERY]  # in the order of the run, which commits steps
+MORE = ["1:rollout:inside", "1:score:before", "2:turn 0 3:after", "2:turn validation 1 2:before"]
 
 
 @pytest.fixture(scope="module")
