@@ -116,7 +116,7 @@ def test_a_box_that_is_read_as_yaml_says_so() -> None:
     assert written.items() >= dict.fromkeys(settings, "{name: value}").items()
     assert written["learner.betas"] == "[first, second]"
     assert written["algorithm.kl.coef"] == "{name: value}"
-    assert written["data.train"] == "[first, second]"
+    assert written["data.train"] == "{name: value} or [first, second]"
     assert written["data.validation"] == "{name: value} or [first, second]"
     assert "train.steps" not in written
     assert "model.path" not in written

@@ -10,7 +10,6 @@ ALONE = [
     )),
     ("ablate nowhere", "There is no ablation 'nowhere'"),
     ("report nowhere", "runs holds no ablation 'nowhere'"),
-    ("report x --out x.pdf", "--out x.pdf: the report is an .html file"),
     ("settings learnr", "no setting begins with 'learnr' (did you mean learner?)"),
     ("settings --profile nowhere", "There is no profile 'nowhere'"),
     ("settings reward.kind=no.py:f", "no Python file no.py"),
