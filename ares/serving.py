@@ -24,11 +24,12 @@ from typing import Annotated, Any
 import pandas as pd
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException as StarletteHTTPException
-from starlette.middleware.base import RequestResponseEndpoint
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 from transformers import PreTrainedTokenizerBase
 
 from algorithms.keys import derive_seed
@@ -42,6 +43,8 @@ Tokens = Annotated[int, Field(ge=1)]
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
 MOST_BYTES = 8 << 20
 """Of a request."""
+PATIENCE = 1.0
+"""Seconds between two looks at whether a client still waits."""
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
 
 
@@ -117,6 +120,36 @@ class Batcher:
                         future.set_result(sampled.iloc[place])
 
 
+def refusal(message: str, code: int) -> JSONResponse:
+    """An error as OpenAI's clients read it."""
+    return JSONResponse({"error": {"message": message, "code": code}}, code)
+
+
+class HeaderCheck:
+    """Refuses a request by its headers, before anything of its body is read: without the key, or too long.
+
+    Plain ASGI: behind Starlette's BaseHTTPMiddleware no handler learns that its client has gone.
+    """
+
+    def __init__(self, app: ASGIApp, key: str | None) -> None:
+        self.app, self.key = app, key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass on."""
+        refused = self._refused(scope) if scope["type"] == "http" else None
+        await (refused or self.app)(scope, receive, send)
+
+    def _refused(self, scope: Scope) -> JSONResponse | None:
+        headers = Headers(scope=scope)
+        given = headers.get("authorization", "").removeprefix("Bearer ")
+        if self.key is not None and not secrets.compare_digest(given.encode(), self.key.encode()):
+            return refusal("wrong API key", 401)
+        size = headers.get("content-length", "0" if scope["method"] == "GET" else "unknown")
+        if not size.isdigit() or int(size) > MOST_BYTES:
+            return refusal(f"a request has a length, of at most {MOST_BYTES} bytes", 413)
+        return None
+
+
 def policy_app(
     sample: Sample, tokenizer: PreTrainedTokenizerBase, name: str, limits: tuple[int, int],
     template: dict[str, Any], key: str | None,
@@ -129,18 +162,7 @@ def policy_app(
     if key is None:  # then it is for this machine: a page of another name must not reach it through a browser
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK)
 
-    def refusal(message: str, code: int) -> JSONResponse:
-        return JSONResponse({"error": {"message": message, "code": code}}, code)
-
-    @app.middleware("http")
-    async def look_at_headers(request: Request, answer: RequestResponseEndpoint) -> Response:
-        given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if key is not None and not secrets.compare_digest(given.encode(), key.encode()):
-            return refusal("wrong API key", 401)
-        size = request.headers.get("content-length", "0" if request.method == "GET" else "unknown")
-        if not size.isdigit() or int(size) > MOST_BYTES:
-            return refusal(f"a request has a length, of at most {MOST_BYTES} bytes", 413)
-        return await answer(request)
+    app.add_middleware(HeaderCheck, key=key)
 
     @app.exception_handler(StarletteHTTPException)
     async def refuse(_: Request, error: StarletteHTTPException) -> JSONResponse:
@@ -154,10 +176,11 @@ def policy_app(
     async def unless_gone(request: Request, answer: Awaitable[list[pd.Series]]) -> list[pd.Series]:
         """An answer that is given up when nobody waits for it any longer."""
         work = asyncio.ensure_future(answer)
-        while not (await asyncio.wait([work], timeout=1.0))[0]:
+        while not (await asyncio.wait([work], timeout=PATIENCE))[0]:
             if await request.is_disconnected():
                 work.cancel()
-        return await work
+                raise HTTPException(499, "nobody waits for the answer any longer")
+        return work.result()
 
     async def choices(
         request: Request, ids: list[int], asked: Sampling, most: int | None = None

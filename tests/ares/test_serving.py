@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +15,13 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
+import uvicorn
 
 from algorithms.keys import derive_seed
 from ares.config import JudgeConfig
 from ares.engines import Request, SamplingSettings, TransformersEngine
 from ares.grading.judge import JudgeScorer
-from ares.serving import Batcher, policy_app
+from ares.serving import policy_app
 from tests.ares.builders import MODEL, engine, tokenizer
 from tests.shared_run import REPOSITORY
 
@@ -133,16 +135,33 @@ def test_a_page_of_another_name_and_a_body_without_end_are_refused() -> None:
     assert served.calls == []
 
 
-def test_what_nobody_waits_for_is_not_sampled() -> None:
-    served = Served()
-    ids, settings = [5, 6, 7], SamplingSettings(1.0, 1.0, 4)
+def test_what_nobody_waits_for_is_not_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a real server: its handler learns that a client has gone while another's answer is sampled."""
+    monkeypatch.setattr("ares.serving.PATIENCE", 0.02)
+    served, is_free = Served(), asyncio.Event()
+    real = served.sample
+
+    async def sample(requests: list[Request], settings: SamplingSettings) -> pd.DataFrame:
+        rows = await real(requests, settings)
+        await is_free.wait()
+        return rows
 
     async def ask() -> None:
-        batcher = Batcher(served.sample)
-        first, second = (asyncio.create_task(batcher.answer([Request(ids, seed)], settings)) for seed in (0, 1))
-        await asyncio.sleep(0)
-        second.cancel()
-        assert len(await first) == 1
+        app = policy_app(sample, tokenizer(), "tiny", (8, 64), {}, None)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+        listening = socket.create_server(("127.0.0.1", 0))
+        serving = asyncio.create_task(server.serve([listening]))
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=60) as client:
+            first = asyncio.create_task(client.post("/v1/completions", json={"prompt": "1"}))
+            while not served.calls:
+                await asyncio.sleep(0.01)
+            with pytest.raises(httpx.TimeoutException):
+                await client.post("/v1/completions", json={"prompt": "2"}, timeout=0.5)
+            await asyncio.sleep(0.5)
+            is_free.set()
+            assert (await first).status_code == 200
+        server.should_exit = True
+        await serving
 
     asyncio.run(ask())
     assert served.calls == [1]
