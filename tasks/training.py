@@ -166,7 +166,9 @@ async def summarise_bootstrap(step: Step, samples: Samples, found: list[Experien
     sampled = (_measured(step, shard) for shard in found)
     shards = zip(samples.rollouts, samples.scores, found, strict=True)
     with_grades = (_graded_shard(step, *shard) for shard in shards)
-    table, metrics = await asyncio.to_thread(bootstrapped, state, step.config, sampled, with_grades, run.is_trigger)
+    table, metrics = await asyncio.to_thread(
+        bootstrapped, state, step.config, sampled, with_grades, run.is_trigger, run.train_set.frame["id"]
+    )
     written = run.store.write_rows(step.path("samples.parquet"), table)
     return Bootstrap(samples=written, state=state.state_dict(), metrics=metrics)
 

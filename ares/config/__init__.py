@@ -5,7 +5,7 @@ changes results. Not covered: what a setting does; the package that does it says
 """
 
 from algorithms.settings import FilterSettings, Strict
-from ares.config.data import DataConfig, Source
+from ares.config.data import DataConfig, Order, Source
 from ares.config.environment import TEMPLATE_LENGTH, EnvironmentConfig
 from ares.config.extensions import (
     ENGINES,

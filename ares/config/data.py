@@ -5,7 +5,7 @@ Covered: sources, columns, templates, pictures, held-out sets with columns of th
 """
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue, PrivateAttr, ValidationError, field_validator, model_validator
 
@@ -16,6 +16,7 @@ from ares.config.strict import explain
 Source = str | list[str]
 """A file, a glob, a folder, a Hugging Face data set as name:configuration@revision, a procedural task
 as reasoning_gym:NAME?size=500&SETTING=…; or several of them."""
+Order = Literal["shuffled", "easy_first", "medium_first"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
 
 
@@ -77,6 +78,9 @@ class DataConfig(Strict):
     weights: dict[str, Annotated[float, Field(gt=0)]] | None = None
     """How often the sources of a mixture are drawn from, relative to each other; one that is drawn from more often than
     its size says begins anew earlier, and what skipped problems leave goes to all. None: each problem as often."""
+    order: Order = "shuffled"
+    """Which problems an epoch draws first, by their accuracy in the bootstrap: easy ones, or those near ½; the others
+    by and by, those that the bootstrap left out last. shuffled: any."""
     curriculum: CurriculumSettings | None = None
     """Draw from one source of data.train at a time, in the order of its list: its levels, easy ones first. None: from
     all of them."""
@@ -166,6 +170,8 @@ class DataConfig(Strict):
             raise ValueError("data.weights: one for each source of a mixture, data.train={NAME: …, NAME: …}, by name")
         if self.curriculum is not None and (not isinstance(self.train, list) or len(self.train) < 2):
             raise ValueError("data.curriculum: its levels are the sources of data.train: name two or more, in a list")
+        if self.order != "shuffled" and (self.curriculum is not None or self.weights is not None):
+            raise ValueError(f"data.order={self.order}: data.curriculum and data.weights order problems themselves")
         return self
 
     @model_validator(mode="after")

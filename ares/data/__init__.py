@@ -1,7 +1,7 @@
 """Problems from files and data sets: prompts, answers, tests, images and videos.
 
-Covered: reading and checking rows, their formats, media, the order in which they are drawn. Not covered: scoring
-responses (ares/grading).
+Covered: reading and checking rows, their formats, media. Not covered: the order in which they are drawn
+(ares/step/cursor.py), scoring responses (ares/grading).
 """
 
 from ares.data.chats import check_template, conversation, odd_in_template, rendered, show_tools
@@ -13,8 +13,6 @@ from ares.data.problems import (
     ASKED,
     OPENING,
     OWN,
-    Cursor,
-    Mixture,
     Problems,
     Row,
     as_problems,

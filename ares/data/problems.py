@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from algorithms.keys import derive_seed
 from ares.config import ConfigError, DataConfig, Needs, Source, absent_model, location
 from ares.data.chats import check_template, conversation, rendered
 from ares.data.code import IDS, CodeProblem, NoTests, RowError, read_problem, with_unit_tests
@@ -372,83 +371,6 @@ def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedToke
     if empty:  # transformers builds one from a directory that has no tokenizer file
         raise ConfigError(f"model.path={path}: no tokenizer can be loaded from there: it has no vocabulary")
     return tokenizer
-
-
-Mixture = tuple[tuple[int, float], ...]
-"""Size and weight of each set of a train set, in the order of their rows."""
-
-
-@dataclass
-class Cursor:
-    """The position in the train set: an endless walk over a new permutation each epoch."""
-
-    seed: int
-    size: int
-    epoch: int = 0
-    position: int = 0
-
-    def take(
-        self, count: int, is_skipped: Callable[[int], bool] = lambda row: False, mixture: Mixture | None = None
-    ) -> list[int]:
-        """The next `count` row numbers that are not skipped. Raises DataError when all are.
-
-        mixture: the sizes and weights of the sets of which the rows are, if they have weights.
-        """
-        taken: list[int] = []
-        passed_over = 0
-        while len(taken) < count:
-            if mixture is None:
-                order = _order(self.seed, self.size, self.epoch)
-            else:
-                order = mixed(self.seed, self.epoch, mixture)
-            if self.position >= len(order):  # a fork's weights may have changed the length
-                self.epoch, self.position = self.epoch + 1, 0
-                continue
-            row = int(order[self.position])
-            self.position += 1
-            if not is_skipped(row):
-                taken.append(row)
-                passed_over = 0
-            elif (passed_over := passed_over + 1) % (2 * self.size) == 0 and all(map(is_skipped, range(self.size))):
-                raise DataError("Every problem that may be drawn is in the skip set: nothing is left to train on")
-        return taken
-
-    def state_dict(self) -> dict[str, int]:
-        """Epoch and position; seed and size come from the configuration and the data."""
-        return {"epoch": self.epoch, "position": self.position}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Restore a position."""
-        self.epoch, self.position = state["epoch"], state["position"]
-
-
-def _permutation(seed: int, size: int, epoch: int) -> np.ndarray:
-    """An epoch's order of row numbers."""
-    return np.random.default_rng(derive_seed(seed, "order", epoch)).permutation(size)
-
-
-_order = functools.lru_cache(maxsize=2)(_permutation)
-"""Cached, since every step takes a few of them."""
-
-
-@functools.lru_cache(maxsize=2)
-def mixed(seed: int, epoch: int, mixture: Mixture) -> np.ndarray:
-    """An epoch's order of row numbers of sets with weights: each set's share of it, shuffled among each other.
-
-    A set is walked through on its own, in a new permutation each time, and goes on in the next epoch where it stopped:
-
-        weights 3 : 1   sizes 4, 4    epoch 0: c a B d b a′      epoch 1: …   (a′: the first set has begun anew)
-    """
-    rows, whole = sum(size for size, _ in mixture), sum(weight for _, weight in mixture)
-    parts, first = [], 0
-    for number, (size, weight) in enumerate(mixture):
-        begin, end = (round(rows * weight / whole * (epoch + more)) for more in (0, 1))
-        walks = [
-            _permutation(derive_seed(seed, "set", number), size, walk) for walk in range(begin // size, -(-end // size))
-        ]
-        parts.append(first + np.concatenate(walks)[begin % size :][: end - begin] if walks else np.empty(0, int))
-        first += size
-    return np.random.default_rng(derive_seed(seed, "mixture", epoch)).permutation(np.concatenate(parts))
 
 
 def is_prompt_only(columns: Iterable[Any], config: DataConfig, needs: Needs) -> bool:

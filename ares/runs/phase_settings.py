@@ -31,7 +31,7 @@ ALIKE = "alike"
 
 FIRST_USE = {
     "bootstrap": BOOTSTRAP, "model.family": BOOTSTRAP, "algorithm.difficulty.alpha_init": BOOTSTRAP,
-    "data": "rollout", "rollout": "rollout", "environment": "rollout", "train.seed": "rollout",
+    "data.order": BOOTSTRAP, "data": "rollout", "rollout": "rollout", "environment": "rollout", "train.seed": "rollout",
     "model": "rollout",
     "reward": "score",
     "model.mask_estimate": "experience", "model.reference": "experience",
@@ -58,7 +58,7 @@ CHOSEN_GROUPS = (
     "algorithm.overlong.include_truncated_in_baseline",
 )  # fmt: skip
 OF_STEPS = {
-    "rollout.max_staleness",
+    "rollout.max_staleness", "data.order",
     "rollout.second_turn.enabled", "rollout.second_turn.children", "rollout.second_turn.shuffled",
 }  # fmt: skip
 """Settings of sampling that do not affect the bootstrap and its evaluation: held-out problems get one real second turn

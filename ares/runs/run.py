@@ -32,7 +32,6 @@ from ares.config import (
 )
 from ares.data import (
     DataError,
-    Mixture,
     Problems,
     Vision,
     check_media,
@@ -53,7 +52,7 @@ from ares.runs.doctor import describe_machine, with_this_machine
 from ares.runs.phase_settings import bootstrap_settings, check_fork
 from ares.runs.progress import Progress
 from ares.runs.step import Step, sampled_version
-from ares.step import OpenEnvironment, RunState
+from ares.step import Mixture, OpenEnvironment, RunState
 from ares.store import Commit, DamagedArtifact, Ref, RunStore, StoreError, run_store
 from ares.workers import PlainWorkers, Workers, check_engine, check_gpus, first_unreplayable
 

@@ -23,6 +23,7 @@ from algorithms.protocol import DataProto
 from ares.config import ESTIMATORS, Config
 from ares.grading import SCORE
 from ares.step.collate import readable_rows
+from ares.step.cursor import rank
 from ares.step.metrics import OF_A_FUNCTION, batch_metrics, function_metrics
 from ares.step.rewards import PART, observe_tests, reward_parts
 from ares.step.rows import scored_rows
@@ -239,13 +240,15 @@ def bootstrapped(
     sampled: Iterable[DataProto],
     graded: Iterable[DataProto],
     is_trigger: Tensor | None,
+    names: pd.Series,
 ) -> tuple[pd.DataFrame, dict[str, float]]:
-    """Advance the initial state to step 0, from one pass over the train set: buckets, targets, τ and alpha.
+    """Advance the initial state to step 0, from one pass over the train set: buckets, targets, τ, alpha, order.
 
     Returns the table of samples and the metrics.
 
     sampled: the shards as the learner left them; graded: the same with grades. Each is iterated once, one after the
     other, so that only one shard is in memory at a time: τ needs every response before HWE tokens can be counted.
+    names: the ids of the train set, in its order.
     Raises RewardError if nothing was graded.
     """
     threshold = state.threshold.update(np.concatenate([entropy_statistics(batch, config) for batch in sampled]))
@@ -262,6 +265,8 @@ def bootstrapped(
         scored["entropies"].to_numpy(dtype=float),
         scored["high_entropy_token_num"].to_numpy(dtype=float),
     )
+    rates = scored["accuracy"].astype(float).groupby(scored["id"]).mean()
+    state.cursor.ranks = rank(rates.reindex(names).to_numpy(), config.data.order)
     observe_tests(state.tests, table)
     state.step = 0
     tokens, unscored = int(table["tokens"].sum()), len(table) - len(scored)

@@ -15,7 +15,8 @@ from algorithms.entropy import ThresholdTracker
 from algorithms.entropy_bonus import EntropyBonus
 from algorithms.kl_controllers import KLController
 from ares.config import Config
-from ares.data import Cursor, level_of
+from ares.data import level_of
+from ares.step.cursor import Cursor
 from ares.step.rewards import observe_tests, running_pass_rates
 from ares.step.rows import is_second_turn, sampled_log_probs
 from rewards.pass_rates import RunningPassRates
@@ -91,6 +92,7 @@ class RunState:
         run = cls.initial(config, train_size)
         if before is not None:
             run.difficulty.follow(before.difficulty)
+            run.cursor.follow(before.cursor)
             if run.tests is not None and before.tests is not None:
                 run.tests.follow(before.tests)
         run.step = state["step"]
@@ -119,6 +121,7 @@ class RunState:
     def settled(self) -> "RunState":
         """The state, marked as committed: per-prompt changes so far are not written again."""
         self.difficulty.settle()
+        self.cursor.is_settled = True
         if self.tests is not None:
             self.tests.settle()
         return self

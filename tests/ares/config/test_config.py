@@ -59,6 +59,10 @@ def refusal(name: str, *overrides: str) -> str:
         ("algorithm.advantage.estimator=none", r"estimator=none learns from KL alone: set kl.placement=loss and model"),
         ("data.weights={a: 1}", r"data.weights: one for each source of a mixture"),
         ("data.curriculum={}", "data.curriculum: its levels are the sources of data.train: name two or more"),
+        (
+            "data={order: easy_first, train: [a, b], curriculum: {}}",
+            "data.order=easy_first: data.curriculum and data.weights order problems",
+        ),
         ("data.format_prompt=no place", "data.format_prompt: there is no {prompt}"),
         ("algorithm.kl={kind: bucket_beta, placement: reward}", "algorithm.kl: kind=bucket_beta"),
         ("algorithm.kl={penalty: full, placement: reward, kind: fixed}", "algorithm.kl: penalty=full"),

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ares.data import Cursor
 from ares.history import draws, ledger, open_past
+from ares.step import Cursor
 from tests.short_runs import told, train
 
 
