@@ -19,25 +19,26 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 
-def environment() -> dict[str, str]:
-    """The environment for a child with this process's import path."""
-    return os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+def environment(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment for a child with this process's import path: these variables, by default all."""
+    return dict(variables) | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
 
 
 class ChildProcess:
     """A script in a process and session of its own; what it prints goes where the parent's own output goes.
 
     Its arguments are those given and the descriptor of a socket, over which it answers each message with one.
+    variables: of its environment.
     """
 
-    def __init__(self, script: str, *arguments: str) -> None:
+    def __init__(self, script: str, *arguments: str, variables: Mapping[str, str] = os.environ) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             # -P: the modules beside the script must not be importable. In a session of its own the process outlives a
             # Ctrl-C long enough for the run to end it. The order of a set of strings is the same in every process.
             process = subprocess.Popen(
                 [sys.executable, "-u", "-P", script, *arguments, str(theirs.fileno())],
-                env=environment() | {"PYTHONHASHSEED": "0"},
+                env=environment(variables) | {"PYTHONHASHSEED": "0"},
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,

@@ -1,7 +1,5 @@
 """A response without a model's thinking: answers and programs are looked for in what is left."""
 
-import re
-
 TAGS = ("think", "thinking", "thought", "reasoning", "seed:think")
 """Tags between which models think."""
 
@@ -12,7 +10,13 @@ def without_thinking(response: str) -> str:
     The opening tag may be part of the prompt; where the closing one is missing, the thinking was cut off.
     """
     for tag in TAGS:
-        if f"{tag}>" in response:
-            outside = re.sub(f"<{tag}>.*?</{tag}>", "", response, flags=re.DOTALL)
-            response = outside.rpartition(f"</{tag}>")[2].partition(f"<{tag}>")[0]
+        *closed, last = response.split(f"</{tag}>")
+        outside = ""
+        for piece in closed:
+            before, opened, _ = piece.partition(f"<{tag}>")
+            if opened:
+                outside += before
+            else:  # what it closes began in the prompt
+                outside = ""
+        response = outside + last.partition(f"<{tag}>")[0]
     return response

@@ -39,6 +39,9 @@ class EnvironmentConfig(Strict):
     dies leaves its episode unscored."""
     processes: int = Field(2, ge=1, le=MOST_PROCESSES, json_schema_extra=NO_EFFECT)
     """Processes that environments live in, side by side."""
+    variables: list[str] = Field([], json_schema_extra=NO_EFFECT)
+    """Environment variables that the processes see besides PATH, HOME and the like, such as the key of a service that a
+    tool asks. Credentials of the run are kept from them."""
     reward: Literal["last", "sum"] = "last"
     """What an episode's rewards add up to, with reward.kind=environment: the last one, or their discounted sum."""
     discount: float = Field(1.0, gt=0, le=1)

@@ -67,8 +67,15 @@ def _llama(text: str) -> list[Call | Malformed]:
 
 
 def _python(text: str) -> list[Call | Malformed]:
-    blocks = re.findall(r"^```(?:python|py)[ \t]*\n(.*?)^```[ \t]*$", text, re.DOTALL | re.MULTILINE)
-    return [Call("python", {"code": block}) for block in blocks]
+    calls: list[Call | Malformed] = []
+    begins = None
+    for fence in re.finditer(r"^```(python|py)?[ \t]*$", text, re.MULTILINE):
+        if begins is None:
+            begins = fence.end() + 1 if fence[1] else None
+        elif not fence[1]:
+            calls.append(Call("python", {"code": text[begins : fence.start()]}))
+            begins = None
+    return calls
 
 
 FORMATS: Mapping[str, Callable[[str], list[Call | Malformed]]] = {

@@ -13,6 +13,7 @@ environment does is an Answer with an error, never an exception. Not covered: wh
 import itertools
 import json
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -31,6 +32,18 @@ logger = logging.getLogger(__name__)
 SCRIPT = str(Path(__file__).with_name("process.py"))
 START_TIMEOUT = 600.0
 """Seconds that loading an environment's file may take."""
+VARIABLES = (
+    "ARES_SANDBOX_PACKAGES",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "OMP_NUM_THREADS",
+    "PATH",
+    "TMPDIR",
+    "TZ",
+)
+"""Environment variables that a process is given, with those of the settings: no others, which may be credentials."""
 
 
 class NoReply(Exception):
@@ -53,6 +66,8 @@ class EnvironmentPool:
 
         Raises ConfigError in one line if the environment cannot be loaded, in a process of its own.
         """
+        if unset := [name for name in self.config.variables if name not in os.environ]:
+            raise ConfigError(f"environment.variables: {unset[0]} is not set")
         if problem := self._processes[0].thread.submit(self._processes[0].check).result():
             raise ConfigError(f"environment: {problem}")
         return describe_tools(kinds.tools_of(self.config.kind, self.config))
@@ -186,7 +201,10 @@ class EnvironmentProcess:
             logger.warning("a process of environments died between two calls: its episodes are rebuilt")
             self._end()
         if self._child is None:
-            self._child = ChildProcess(SCRIPT)
+            given = (*VARIABLES, *self.config.variables)
+            self._child = ChildProcess(
+                SCRIPT, variables={name: os.environ[name] for name in given if name in os.environ}
+            )
             self._child.send(self.config.model_dump_json().encode())
         if kind not in self._limits:
             loaded = self._ask({"do": "load", "kind": kind}, START_TIMEOUT)

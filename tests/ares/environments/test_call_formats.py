@@ -1,5 +1,7 @@
 """Calls of tools in a response, by format; what means to be a call and is not; what only looks like one."""
 
+import time
+
 import pytest
 
 from ares.environments.call_formats import Call, Malformed, parse_calls
@@ -58,3 +60,14 @@ CASES: dict[str, dict[str, list[Call | Malformed]]] = {
 )
 def test_calls_of_a_response(call_format: str, response: str) -> None:
     assert parse_calls(response, call_format) == CASES[call_format][response]
+
+
+@pytest.mark.parametrize(
+    "text", ["<tool_call>", "```python\n", "<think>", "</think>", '{"name": "a"};', "<tool_call> "]
+)
+def test_a_long_response_is_read_in_bounded_time(text: str) -> None:
+    """Of markup that opens and never closes, each opening once had the rest searched for its end."""
+    begun = time.process_time()
+    for call_format in CASES:
+        assert len(parse_calls(text * 10_000, call_format)) <= 10_000
+    assert time.process_time() - begun < 3
