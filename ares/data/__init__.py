@@ -4,7 +4,7 @@ Covered: reading and checking rows, their formats, media. Not covered: the order
 (ares/step/cursor.py), scoring responses (ares/grading).
 """
 
-from ares.data.chats import check_template, conversation, odd_in_template, rendered, show_tools
+from ares.data.chats import chat_with_tools, check_template, conversation, odd_in_template, rendered, show_tools
 from ares.data.check import CheckReport, check_rows, compare_with_held_out, find_overlaps
 from ares.data.code import CodeProblem, packages_of, program
 from ares.data.code_sets import FENCE, STATEMENTS

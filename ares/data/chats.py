@@ -175,16 +175,15 @@ FORMATS = {
 
 def show_tools(
     config: DataConfig, tokenizer: PreTrainedTokenizerBase, schemas: list[dict[str, Any]], call_format: str
-) -> DataConfig:
-    """The data settings with which prompts show tools and how they are called. Without tools they stay as they are.
+) -> tuple[DataConfig, str]:
+    """The data settings with which prompts show tools and how they are called, and what they add for it to a prompt.
 
-    schemas: {"type": "function", "function": {"name", "description", "parameters"}} each. A template that shows tools
-    is given them as `tools`; what it does not say is added to data.system_prompt, or put before the problem
-    (data.format_prompt) if it takes no system message. A limit: rows that are lists of messages get the additions only
-    with a template that takes system messages, and if they have none of their own.
+    schemas: {"type": "function", "function": {"name", "description", "parameters"}} each; none change nothing. A
+    template that shows tools is given them as `tools`; what it does not say is added to data.system_prompt, or put
+    before the problem (data.format_prompt) if it takes no system message. `chat_with_tools` adds it to other chats.
     """
     if not schemas:
-        return config
+        return config, ""
     example, sentence, sign = FORMATS[call_format]
     # A schema of a name alone: what else the text holds is the template's own.
     shown = _written(config, tokenizer, tools=[{"type": "function", "function": {"name": _NAME}}])
@@ -194,13 +193,28 @@ def show_tools(
     else:
         listed = "\n".join(json.dumps(schema.get("function", schema), ensure_ascii=False) for schema in schemas)
         additions.insert(0, f"You may call these tools:\n{listed}")
-    if not additions:
-        return config
     text = "\n\n".join(additions)
+    if not text:
+        return config, text
     if _NAME in _written(config, tokenizer, system=_NAME):
         whole = text if config.system_prompt is None else f"{config.system_prompt}\n\n{text}"
-        return config.model_copy(update={"system_prompt": whole})
-    return config.model_copy(update={"format_prompt": f"{text}\n\n{config.format_prompt or '{prompt}'}"})
+        return config.model_copy(update={"system_prompt": whole}), text
+    return config.model_copy(update={"format_prompt": f"{text}\n\n{config.format_prompt or '{prompt}'}"}), text
+
+
+def chat_with_tools(messages: Any, config: DataConfig, text: str) -> Any:
+    """A prompt of messages that data.system_prompt is not put before, with what `show_tools` adds in its first message:
+    it has a system message of its own, or the template takes none. Other prompts stay as they are."""
+    first = messages[0] if isinstance(messages, list) and messages else None
+    if not text or not isinstance(first, dict) or not isinstance(content := first.get("content"), str):
+        return messages
+    if first.get("role") == "system":
+        content = f"{content}\n\n{text}"
+    elif text in (config.system_prompt or ""):
+        return messages
+    else:
+        content = f"{text}\n\n{content}"
+    return [{**first, "content": content}, *messages[1:]]
 
 
 _NAME = "a_tool_of_this_name"

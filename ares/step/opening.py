@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from algorithms.keys import derive_seed
 from ares.config import Config, DataConfig, EnvironmentConfig
-from ares.data import OPENING, DataError, TurnTemplate, place, show_tools
+from ares.data import OPENING, DataError, TurnTemplate, chat_with_tools, place, show_tools
 from ares.environments import Answer, EnvironmentPool, Episode
 from rewards.child_process import plain
 
@@ -30,7 +30,7 @@ class OpenEnvironment:
         self.pool = EnvironmentPool(settings)
         try:
             tools = self.pool.describe()
-            self.data = show_tools(data, tokenizer, tools, settings.call_format) if tools else data
+            self.data, self._tools_text = show_tools(data, tokenizer, tools, settings.call_format)
             self._template = TurnTemplate(tokenizer, self.data.chat_template_kwargs)
             added = tokenizer.added_tokens_decoder.values()
             self._special = [token.content for token in added if token.special and len(token.content) > 1]
@@ -62,7 +62,8 @@ class OpenEnvironment:
             if special := next((token for token in self._special if token in first), None):
                 raise DataError(f"{place(source, line)}: the first observation holds the special token {special}")
             openings.append(json.dumps({"row": episode.row, "seed": episode.seed, "heard": answer.reply.digest()}))
-            prompts.append(with_observation(episode.row.get(config.prompt_key), first))
+            prompt = with_observation(episode.row.get(config.prompt_key), first)
+            prompts.append(chat_with_tools(prompt, self.data, self._tools_text))
         begun = {OPENING: openings, config.prompt_key: prompts}
         return raw.drop(columns=list(begun), errors="ignore").join(pd.DataFrame(begun, index=raw.index, dtype=object))
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from transformers.tokenization_python import PythonBackend
 
 from ares.config import TEMPLATE_LENGTH, DataConfig
-from ares.data import TurnTemplate, check_template, conversation, rendered, show_tools
+from ares.data import TurnTemplate, chat_with_tools, check_template, conversation, rendered, show_tools
 from ares.data.chats import write_chat
 from ares.errors import UserError
 from tests.ares.data.published_templates import PUBLISHED, published
@@ -266,22 +266,25 @@ def test_a_template_that_changes_what_was_said_is_refused_with_the_tokenizers_na
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_prompt_shows_tools_and_how_they_are_called(name: str, call_format: str) -> None:
     tokens = published(name)
-    data = show_tools(DataConfig(train="x", system_prompt=None), tokens, [SCHEMA], call_format)
+    data, added = show_tools(DataConfig(train="x", system_prompt=None), tokens, [SCHEMA], call_format)
     check_template(tokens, data.chat_template_kwargs)
-    text = rendered(tokens, conversation("What is it?", data), data.chat_template_kwargs)
-    assert "look_up" in text
-    assert {"hermes": "<tool_call>", "llama": '"parameters":', "python": "```python"}[call_format] in text
+    talk = [*asked(name), {"role": "assistant", "content": "It."}, *asked(name)]
+    for prompt in ("What is it?", asked(name), asked(name, "Be brief."), talk):
+        messages = conversation(chat_with_tools(prompt, data, added), data)
+        text = rendered(tokens, messages, data.chat_template_kwargs)
+        assert "look_up" in text
+        assert {"hermes": "<tool_call>", "llama": '"parameters":', "python": "```python"}[call_format] in text
     shows = {"qwen25", "hermes3", "llama31", "mistral_v3", "mistral_nemo"}
     assert ("tools" in data.chat_template_kwargs) == (name in shows)
 
 
 def test_a_template_that_shows_tools_and_their_format_needs_no_system_prompt() -> None:
     data = DataConfig(train="x", system_prompt="Be brief.")
-    assert show_tools(data, published("qwen25"), [], "hermes") == data
-    assert show_tools(data, published("qwen25"), [SCHEMA], "hermes").system_prompt == "Be brief."
-    assert show_tools(data, published("llama31"), [SCHEMA], "llama").system_prompt == "Be brief."
-    told = str(show_tools(data, published("llama31"), [SCHEMA], "hermes").system_prompt)
+    assert show_tools(data, published("qwen25"), [], "hermes") == (data, "")
+    assert show_tools(data, published("qwen25"), [SCHEMA], "hermes")[0].system_prompt == "Be brief."
+    assert show_tools(data, published("llama31"), [SCHEMA], "llama")[0].system_prompt == "Be brief."
+    told = str(show_tools(data, published("llama31"), [SCHEMA], "hermes")[0].system_prompt)
     assert told.startswith("Be brief.\n\nTo call a tool, write a JSON object between tags:\n<tool_call>\n")
-    told = str(show_tools(data, published("chatml"), [SCHEMA], "python").system_prompt)
+    told = str(show_tools(data, published("chatml"), [SCHEMA], "python")[0].system_prompt)
     assert told.startswith('Be brief.\n\nYou may call these tools:\n{"name": "look_up", "description": ')
-    assert show_tools(data, published("gemma2"), [SCHEMA], "hermes").format_prompt.endswith("</tool_call>\n\n{prompt}")
+    assert show_tools(data, published("gemma2"), [SCHEMA], "hermes")[1].endswith("</tool_call>")
