@@ -213,7 +213,7 @@ def policy_app(
             said = each.pop("text")
             told = {"message": {"role": "assistant", "content": said}} if kind == "chat.completion" else {"text": said}
             log_probs, exact = each.pop("log_probs"), each.pop("token_ids")
-            if asked.logprobs not in (None, False):
+            if asked.logprobs is not None and asked.logprobs is not False:  # 0: those of sampled tokens
                 pieces = [tokenizer.decode([token]) for token in exact]
                 content = [{"token": piece, "logprob": float(log_prob), "bytes": None, "top_logprobs": []}
                            for piece, log_prob in zip(pieces, log_probs, strict=True)]  # fmt: skip

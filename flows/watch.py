@@ -93,11 +93,10 @@ class Watch:
     def _pause(self, trip: Trip) -> None:
         """Note a pause and end the run, unless it is noted: then it was resumed, by a person who has looked."""
         store, step = self.run.store, self.run.state.step
-        described = store.read_run()
-        pauses = described.get("pauses", [])
+        pauses = store.read_run().get("pauses", [])
         if any(pause["step"] == step for pause in pauses):
             return
-        store.write_run(described | {"pauses": [*pauses, {"step": step, "why": trip.why}]})
+        store.update_run(pauses=[*pauses, {"step": step, "why": trip.why}])
         self.run.conductor.warn(store.name, trip.wire, trip.why)
         self.run.conductor.pause(
             f"{store.name} is paused. {trip.why[0].upper()}{trip.why[1:]} (watch.{trip.wire}). Look at it with "

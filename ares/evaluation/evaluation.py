@@ -226,7 +226,7 @@ def policy_of(request: EvaluationRequest) -> tuple[Config, RunStore, int, str]:
     if step not in steps:
         raise StoreError(f"Run {request.target!r} has no committed step {step} (steps 0 to {len(steps) - 1})")
     config = override(own, _overridden(request), trains=False)
-    check_model(store, config)
+    check_model(store, config, replays=True)
     return config, store, step, store.read_commit(step).digest()[:16]
 
 

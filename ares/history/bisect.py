@@ -75,7 +75,8 @@ async def find_fall(
     async def probe(step: int, at: int) -> Probe:
         high, low, here = await measure(first, at), await measure(last, at), await measure(step, at)
         below = high - low if step == last else (high + low) / 2 - here
-        probes.append(Probe(step, at, float(here.mean()), estimate(below.tolist())))
+        of_all = below.dropna()  # problems with a score at each of the steps
+        probes.append(Probe(step, at, float(here.mean()), estimate(of_all.tolist())))
         tell(probes[-1])
         return probes[-1]
 
@@ -95,7 +96,7 @@ async def find_fall(
             break
         before, after = (before, middle.step) if middle.fallen.mean > 0 else (middle.step, after)
     most = max(each.samples for each in probes)
-    size = estimate((await measure(before, most) - await measure(after, most)).tolist())
+    size = estimate((await measure(before, most) - await measure(after, most)).dropna().tolist())
     return Fall(before, after, probes, size)
 
 

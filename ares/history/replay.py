@@ -122,7 +122,7 @@ def replay(name: str, step: int, overrides: list[str], runs: Path) -> Iterator[R
         raise ConfigError(f"{wrong[0]}: an update is replayed with settings of algorithm.… and learner.… alone")
     run = open_past(name, runs)
     store, own = run.store, run.config
-    check_model(store, own)
+    check_model(store, own, replays=True)
     check_replayable(run, step)
     changed = override(own, overrides) if overrides else own
     if missing := find_conflicts(own, changed, set(), step, "experience"):
@@ -212,12 +212,12 @@ def _updated(
 
 
 def _losses(config: Config, batch: DataProto, log_probs: Tensor) -> list[float]:
-    """The surrogate of each row alone, a mean over its tokens."""
+    """The surrogate of each row alone, a mean over its tokens; none of them is among those that a loss chooses."""
     surrogate, losses = POLICY_LOSSES.make(config.algorithm.policy), []
     names = ("old_log_probs", "advantages", "response_mask", "importance_weights")
     for row in range(len(batch)):
         old, advantages, mask, weights = (batch.tensor(name)[row : row + 1] for name in names)
-        tokens = PolicyTokens(old, log_probs[row : row + 1], advantages, mask)
+        tokens = PolicyTokens(old, log_probs[row : row + 1], advantages, mask, torch.zeros_like(mask, dtype=torch.bool))
         losses.append(float(policy_loss(surrogate, tokens, weights, "token")[0]))
     return losses
 

@@ -133,14 +133,15 @@ class LanguageModel(PackedDecoder, PolicyModel):
         """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
         with torch.no_grad():
             theirs = reference.scored(batch)
-        return exact_kl(*self.scored(batch), *theirs, temperature / self.logit_scale)
+        return exact_kl(*self.scored(batch), *theirs, temperature)
 
     def scored(self, batch: Pass) -> tuple[Tensor, Tensor]:
         """Hidden states of the response tokens and a weight whose product is their logits, bias included."""
         hidden, bias = self.response_hidden(batch), self.head_bias()
         if bias is None:
-            return hidden, self.head.weight
-        return nn.functional.pad(hidden, (0, 1), value=1.0), torch.cat([self.head.weight, bias[:, None]], 1)
+            return hidden * self.logit_scale, self.head.weight
+        hidden = nn.functional.pad(hidden, (0, 1), value=1.0)
+        return hidden * self.logit_scale, torch.cat([self.head.weight, bias[:, None]], 1)
 
 
 class Critic(PackedDecoder, nn.Module):

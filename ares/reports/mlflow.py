@@ -89,7 +89,7 @@ class Tracking(Tracker):
             tags[MLFLOW_PARENT_RUN_ID] = self.settings.parent_run
         entry, experiment = find_or_create(self.uri, self.config, self.store, known, tags)
         if entry.run_id != known:  # written at once, so that a retry after a failure finds the entry
-            self.store.write_run(description | {"mlflow_run_id": entry.run_id, "mlflow_experiment_id": experiment})
+            self.store.update_run(mlflow_run_id=entry.run_id, mlflow_experiment_id=experiment)
         if (page := mlflow_page(self.uri, self.store.directory.parent)) is not None:
             there = f"{page}/#/experiments/{experiment}/runs"
             beside = f"{there}?workflowType=machine_learning&viewStateShareKey={VIEW}"  # else MLflow's page of traces

@@ -95,9 +95,13 @@ def changed_files(config: Config, before: dict[str, Any], now: dict[str, Any]) -
     return {path: settings[path] for path in _changed("files", before, now) if path in settings}
 
 
-def check_model(store: RunStore, config: Config) -> None:
-    """Raise StoreError if the model directory is not what a run was started with."""
-    _check_same_model(store.name, store.read_run()["digests"], model_digests(config.model.path))
+def check_model(store: RunStore, config: Config, replays: bool = False) -> None:
+    """Raise StoreError if the model directory is not what a run was started with; where updates are replayed, if the
+    reference's is not: the exact KL asks it anew."""
+    known, reference = store.read_run()["digests"], config.model.reference
+    _check_same_model(store.name, known, model_digests(config.model.path))
+    if replays and reference is not None and model_digest(reference) != known.get("reference"):
+        raise StoreError(f"Run {store.name!r}: model.reference={reference} changed since it was started: put it back")
 
 
 def _check_same_model(name: str, before: dict[str, Any], now: dict[str, Any]) -> None:

@@ -205,6 +205,7 @@ def _checkpoint(place: _Place, target: RunStore) -> Ref | None:
     own = parent.read_commit(version).artifacts.get("checkpoint")
     if own is not None and target.intact([own]):
         return own
+    check_model(parent, place.before, replays=True)
     check_weights(parent, version)
     workers = _workers_of(place.before, parent)
     try:

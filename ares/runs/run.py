@@ -253,12 +253,12 @@ class Run:
         return names.iloc[rows].tolist()
 
     def bootstrap_prompts(self) -> list[str]:
-        """The problems of the bootstrap: the first ones, of a mixture those of each source by its size."""
-        most, names = self.config.bootstrap.max_prompts, self.config.data.train
-        parts = self.train_set.parts(names if isinstance(names, dict) else ())
-        whole = len(self.train_set)
-        counts = [None if most is None else max(1, round(most * len(part) / whole)) for part in parts]
-        return [name for part, count in zip(parts, counts, strict=True) for name in part.first(count).frame["id"]]
+        """The problems of the bootstrap: the first ones; of a mixture evenly spaced ones, so of each source."""
+        names: list[str] = self.train_set.frame["id"].tolist()
+        count = min(self.config.bootstrap.max_prompts or len(names), len(names))
+        if isinstance(self.config.data.train, dict):
+            return [names[place * len(names) // count] for place in range(count)]
+        return names[:count]
 
     @cached_property
     def _mixture(self) -> Mixture | None:

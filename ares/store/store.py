@@ -16,6 +16,7 @@ URL, the upload before every local write. Not covered: how to upload (ares/store
 import json
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -37,6 +38,7 @@ from ares.store.mirror import mirror_of
 from ares.store.sealed_lines import MEMO_FILE, Memo
 
 logger = logging.getLogger(__name__)
+_WRITING_RUN = threading.Lock()
 HALF_PUBLISHED = ".published.partial"
 """Is at the URL as long as a run that was put together elsewhere is incomplete there."""
 SYNCING = 16
@@ -76,9 +78,9 @@ class RunStore:
 
     # ---- artifacts -------------------------------------------------------------------------------------------------
 
-    def write_json(self, path: str, value: Any) -> Ref:
+    def write_json(self, path: str, value: Any, sort_keys: bool = True) -> Ref:
         """Write a JSON file, which survives a power failure from here on: it says what there is."""
-        text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
+        text = json.dumps(value, indent=1, sort_keys=sort_keys, allow_nan=False)
         return self.write_file(path, lambda target: target.write_text(text), synced=True)
 
     def write_rows(self, path: str, rows: pd.DataFrame) -> Ref:
@@ -264,8 +266,13 @@ class RunStore:
         return (self._opened / "run.json").exists()
 
     def write_run(self, description: dict[str, Any]) -> None:
-        """Write run.json."""
-        self.write_json("run.json", sealed(description))
+        """Write run.json, in the order of its settings: that of a mixture's sources is the order of its rows."""
+        self.write_json("run.json", sealed(description), sort_keys=False)
+
+    def update_run(self, **fields: Any) -> None:
+        """Change fields of run.json. MLflow's thread and the loop both do."""
+        with _WRITING_RUN:
+            self.write_run(self.read_run() | fields)
 
     def read_run(self) -> dict[str, Any]:
         """Read run.json. Raises StoreError when there is no such run or the file is damaged."""

@@ -74,8 +74,9 @@ def test_a_chat_is_answered_with_exactly_what_the_engine_samples() -> None:
                              "total_tokens": len(prompt) + len(expected.token_ids)}  # fmt: skip
     (raw,) = served.post("/inference/v1/generate", {"token_ids": prompt, "sampling_params": exact})
     assert raw.json()["choices"][0]["token_ids"] == choice["token_ids"]
-    (plain,) = served.post("/v1/completions", {"prompt": prompt, **exact})
+    (plain,) = served.post("/v1/completions", {"prompt": prompt, **exact, "logprobs": 0})  # 0: no alternatives
     assert plain.json()["choices"][0]["token_ids"] == choice["token_ids"]
+    assert len(plain.json()["choices"][0]["logprobs"]["token_logprobs"]) == len(choice["token_ids"])
 
 
 def test_a_seed_repeats_an_answer_and_the_n_of_one_request_differ() -> None:

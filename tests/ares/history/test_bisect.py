@@ -34,6 +34,16 @@ def test_a_fall_in_one_step_is_found_in_about_as_many_probes_as_halvings(step: i
     assert len(told) <= 2 * 6
 
 
+def test_a_problem_that_some_step_has_no_score_of_is_left_out() -> None:
+    async def measure(step: int, at: int) -> pd.Series:
+        right = pd.Series(np.arange(40) % 10 < (8 if step < 7 else 3), dtype=float)
+        return right.drop(5) if step == 10 else right
+
+    fall = asyncio.run(find_fall(0, 10, 8, measure, lambda _: None))
+    assert fall is not None
+    assert (fall.before, fall.after, fall.size.count) == (6, 7, 40)
+
+
 @pytest.mark.parametrize("curve", [[0.6] * 5, [0.5, 0.6, 0.6, 0.7]])
 def test_where_nothing_fell_nothing_is_found(curve: list[float]) -> None:
     assert searched(curve)[0] is None

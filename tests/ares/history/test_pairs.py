@@ -3,24 +3,40 @@
 import json
 from pathlib import Path
 
-from ares.store import RunStore
+import pandas as pd
+import pytest
+
+from ares.history import pairs
+from ares.store import Ref, RunStore
 from tests.short_runs import told
+
+
+def test_second_turns_of_different_first_attempts_are_no_pair(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, read = RunStore(runs / "uninterrupted"), RunStore.read_rows
+    assert list(pairs(store))
+
+    def of_two_attempts(store: RunStore, ref: Ref) -> pd.DataFrame:
+        rows = read(store, ref)
+        return rows.assign(prompt=rows["prompt"] + rows["accuracy"].map("; an attempt of {}".format))
+
+    monkeypatch.setattr(RunStore, "read_rows", of_two_attempts)
+    assert not list(pairs(store))
 
 
 def test_a_pair_is_a_right_and_a_wrong_answer_of_each_trained_group_with_both(runs: Path, tmp_path: Path) -> None:
     out = tmp_path / "pairs.jsonl"
     said = told(runs, "export", "uninterrupted", "--pairs", "--out", str(out))
     assert said.returncode == 0, said.stderr
-    pairs = [json.loads(line) for line in out.read_text().splitlines()]
+    written = [json.loads(line) for line in out.read_text().splitlines()]
     store, mixed = RunStore(runs / "uninterrupted"), 0
     for step in store.committed_steps()[1:]:
         rows = store.read_rows(store.read_commit(step).artifacts["samples"])
         mixed += int((rows.groupby("slot")["accuracy"].nunique() > 1).sum())
         said_by = set(zip(rows["prompt"], rows["response"], rows["accuracy"], strict=True))
-        for pair in (each for each in pairs if each["step"] == step):
+        for pair in (each for each in written if each["step"] == step):
             assert (pair["prompt"], pair["chosen"], 1.0) in said_by
             assert (pair["prompt"], pair["rejected"], 0.0) in said_by
-    assert len(pairs) == mixed > 0
+    assert len(written) == mixed > 0
     assert f"{mixed} pairs of samples of uninterrupted" in said.stdout.replace("\n", " ")
     again = told(runs, "export", "uninterrupted", "--pairs", "--out", str(out))
     assert (again.returncode, "File exists" in again.stderr) == (2, True)

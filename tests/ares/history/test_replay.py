@@ -37,6 +37,8 @@ def test_a_higher_rate_goes_further_the_same_way_and_another_estimator_another_o
     own, faster = made_again(runs, 2, "learner.lr=8e-4")
     assert faster.moved > 1.5 * own.moved
     assert faster.cosine > 0.9
+    _, chosen = made_again(runs, 2, "algorithm.policy.loss=kl_cov", "algorithm.policy.settings.share=0.5")
+    assert len(chosen.losses) == len(own.losses)
     _, other = made_again(runs, 2, "algorithm.advantage.estimator=rloo", "algorithm.kl.placement=none")
     assert 0 < other.cosine < 1
     assert "actor/kl_loss" not in other.metrics or other.metrics["actor/kl_loss"] == 0.0

@@ -26,7 +26,7 @@ from ares.models.packed_attention import can_regroup
 from ares.models.packing import Layout
 from ares.models.weights import stored_tensors
 from tests.ares.builders import MODEL, PAD, rows, to_batch
-from tests.ares.models.families import Family, build, distributions, naive, random_rows
+from tests.ares.models.families import CAUSAL, Family, build, distributions, naive, random_rows
 
 CPU = torch.device("cpu")
 # Groups differ in prompt length, rows in response length; one row has a single token.
@@ -116,6 +116,19 @@ def test_a_heads_bias_counts_in_log_probs_and_in_the_exact_kl(biased: str) -> No
     (one,) = torch.autograd.grad(kl.sum(), own.head.bias)
     (other,) = torch.autograd.grad(expected.sum(), own.head.bias)
     torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
+
+
+def test_a_teacher_that_scales_its_logits_otherwise_is_compared_by_its_own_scale(tmp_path: Path) -> None:
+    folder = build(CAUSAL["Granite"], tmp_path / "student")
+    shutil.copytree(folder, tmp_path / "teacher")
+    settings = json.loads((tmp_path / "teacher/config.json").read_text()) | {"logits_scaling": 2.0}
+    (tmp_path / "teacher/config.json").write_text(json.dumps(settings))
+    student, teacher = (LanguageModel.load(ModelConfig(path=str(path)), CPU) for path in (folder, tmp_path / "teacher"))
+    given = random_rows([3, 5], [[4, 2], [6]])
+    ours, theirs = (distributions(each.model, given, 0.8)[0] for each in (student, teacher.frozen()))
+    expected = (ours.exp() * (ours - theirs)).sum(-1)
+    assert float(expected.detach().mean()) > 1e-3
+    torch.testing.assert_close(student.exact_kl(teacher, given, 0.8), expected, atol=1e-5, rtol=1e-3)
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])

@@ -1,5 +1,6 @@
 """Opening a run: a check starts nothing; what opening one starts and ends."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from ares.config.run import Config
 from ares.data import DataError
 from ares.evaluation import Evaluation, EvaluationRequest
 from ares.grading import code as code_grading
-from ares.runs.run import Run
+from ares.runs.digests import check_model
+from ares.runs.run import Run, read_config
 from ares.step.refill import Refill
 from ares.store.store import RunStore, StoreError
 from flows import ablate
@@ -165,8 +167,9 @@ def test_a_mixture_is_drawn_from_by_its_weights_and_each_source_has_metrics(tmp_
     run, _ = Run.check(builders.config(*sources), "mixed", tmp_path)
     drawn = run.next_prompts(run.state, 50)
     assert pd.Series(drawn).str.partition("/")[0].value_counts().to_dict() == {"hard": 40, "easy": 10}
-    run.config = builders.config(*sources, "bootstrap.max_prompts=4")
-    assert [name.partition("/")[0] for name in run.bootstrap_prompts()] == ["easy", "easy", "hard", "hard"]
+    for most, of_each in ((4, 2), (2, 1)):
+        run.config = builders.config(*sources, f"bootstrap.max_prompts={most}")
+        assert [name.partition("/")[0] for name in run.bootstrap_prompts()] == ["easy"] * of_each + ["hard"] * of_each
     refill = Refill(1, run.config)
     refill.ask()
     rows = builders.rows([[1, 0], [1, 1]]).assign(id=["easy/a"] * 2 + ["hard/b"] * 2)
@@ -177,6 +180,32 @@ def test_a_mixture_is_drawn_from_by_its_weights_and_each_source_has_metrics(tmp_
         "train/easy/share": 0.5, "train/easy/accuracy": 0.5, "train/easy/response_length": length["easy/a"],
         "train/hard/share": 0.5, "train/hard/accuracy": 1.0, "train/hard/response_length": length["hard/b"],
     }  # fmt: skip
+
+
+def test_named_sets_stay_in_their_order_when_a_run_is_opened_by_its_own_settings(
+    tmp_path: Path, levels: list[str]
+) -> None:
+    """run.json was sorted, and the order of the sets is that of their rows: the data seemed to have changed."""
+    sets = f"{{zz: {tmp_path / 'easy.jsonl'}, aa: {tmp_path / 'hard.jsonl'}}}"
+    config = builders.config(f"data.train={sets}", f"data.validation={sets}")
+    Run.open(config, "named", tmp_path).close()
+    again, _ = Run.check(read_config(RunStore(tmp_path / "named")), "named", tmp_path)
+    assert again.train_set.frame["id"].iloc[0].startswith("zz/")
+
+
+def test_updates_are_not_replayed_with_another_teacher(tmp_path: Path) -> None:
+    """Evaluations between two checkpoints were of weights that the run never had."""
+    teacher = shutil.copytree(builders.MODEL, tmp_path / "teacher")
+    config = builders.config("algorithm=distill", f"model.reference={teacher}")
+    Run.open(config, "taught", tmp_path).close()
+    store = RunStore(tmp_path / "taught")
+    check_model(store, config, replays=True)
+    (teacher / "notes.txt").write_text("another one")
+    check_model(store, config)  # a checkpoint is exported without its teacher
+    with pytest.raises(
+        StoreError, match=r"Run 'taught': model\.reference=.* changed since it was started: put it back"
+    ):
+        check_model(store, config, replays=True)
 
 
 def test_a_level_of_which_every_problem_is_skipped_is_over(tmp_path: Path, levels: list[str]) -> None:
