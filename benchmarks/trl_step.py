@@ -1,12 +1,13 @@
-"""A training step against TRL's GRPOTrainer: same model, prompts, group size, lengths, update count and precision.
+"""A training step against TRL's GRPOTrainer: same model, prompts, group size, lengths and update count, in float32.
 
 Ours is the flow as users run it: Prefect, run directory, MLflow, Ray actors (vLLM, learner). TRL's is its trainer with
 transformers' generation. Both write their CPU seconds (ours: of every process it has started) and seconds of the clock
 after each step; the first half of the steps is left out. Lengths are fixed, after prompts of about 25 tokens or about
-125, or geometric (one token in 40 ends the response). In float32, or, as in `fixed-bfloat16`, with float32 weights and
-bfloat16 computation.
+125, or geometric (one token in 40 ends the response). `story` and `sums` are answers of SmolLM2 (`make real` fetches
+it) of 64 tokens, or as long as it likes, on one thread each. The peak of memory is, of ours, learner's plus engine's.
 
-    pip install trl && nice -n -5 python -m benchmarks.trl_step [STEPS] [fixed|fixed_long_prompts|skewed[-bfloat16] …]
+    pip install trl && nice -n -5 python -m benchmarks.trl_step [STEPS] [fixed|fixed_long_prompts|skewed …]
+    python -m benchmarks.trl_step 5 story sums
 """
 
 import importlib.util
@@ -21,22 +22,28 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-PROMPTS, GROUP, MICRO = 16, 8, 32
+GROUP = 8
+SMOLLM2 = "examples/smollm2/checkpoint"
 
 
 @dataclass
 class Work:
-    """What is sampled: the most tokens, the end token's logit, and what each question begins with."""
+    """What is sampled: the most tokens, the end token's logit (None: SmolLM2's own), what each question begins with,
+    prompts a step, and rows of a micro-batch of TRL's."""
 
     tokens: int
-    end_logit: float
+    end_logit: float | None
     preamble: str = ""
+    prompts: int = 16
+    micro: int = 32
 
 
 WORK = {
     "fixed": Work(128, -30.0),
     "fixed_long_prompts": Work(128, -30.0, "Add the numbers one after the other. " * 3),
     "skewed": Work(256, 2.05),
+    "story": Work(64, None, "Write a long story in which a child asks: ", prompts=4, micro=8),
+    "sums": Work(256, None, prompts=4, micro=8),
 }
 TWO = ["rollout.engines=2", "learner.ranks=2"]  # two cores: processes of one thread each
 LEAN = "algorithm.policy.old_log_probs=engine"  # TRL makes no pass before the update either
@@ -54,17 +61,23 @@ SETTINGS = [
     "data.validation=null", "data.max_prompt_length=160", "bootstrap.max_prompts=16", "bootstrap.n=1",
     "validation.every=1000", "train.checkpoint_every=1000", "algorithm.filter.enabled=false",
     "algorithm.aepo.enabled=false", "algorithm.kl.placement=none",
-    f"rollout.prompts={PROMPTS}", f"rollout.n={GROUP}",
-    f"learner.global_batch_prompts={PROMPTS}", "learner.lr=1e-5", "learner.warmup_steps=0",
+    f"rollout.n={GROUP}", "learner.lr=1e-5", "learner.warmup_steps=0",
 ]  # fmt: skip
 
 
 def questions(work: Work, steps: int) -> list[str]:
-    return [f"{work.preamble}What is {i % 97}+{(i * 7) % 89}?" for i in range(PROMPTS * steps)]
+    return [f"{work.preamble}What is {i % 97}+{(i * 7) % 89}?" for i in range(work.prompts * steps)]
+
+
+def peak_memory(process: int | str = "self") -> float:
+    """The most memory that a process has had, in GB."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1e6
 
 
 def ours(model: Path, work: Work, steps: int, settings: list[str]) -> None:
-    """Run the flow; one JSON line with seconds, CPU seconds of the process tree, and tokens after each commit."""
+    """Run the flow; one JSON line with seconds, CPU seconds of the process tree, tokens, and the peak memory of learner
+    and engine after each commit."""
     import flows.environment  # noqa: F401 (first: libraries read their settings at import)
 
     home = Path(tempfile.mkdtemp(prefix="ares-benchmark-"))
@@ -83,18 +96,20 @@ def ours(model: Path, work: Work, steps: int, settings: list[str]) -> None:
     from flows.servers.local_server import local_api
     from flows.start import conduct, open_run
 
-    marks: list[tuple[float, float, int]] = []
+    marks: list[tuple[float, float, int, float]] = []
     write = RunStore.write_commit
 
     def marked(self: RunStore, commit: Commit) -> None:
         write(self, commit)
         me = psutil.Process()
-        spent = [process.cpu_times() for process in [me, *me.children(recursive=True)]]
-        cpu = sum(times.user + times.system for times in spent)
-        marks.append((time.perf_counter(), cpu, commit.state["counters"]["tokens"]))
+        processes = [me, *me.children(recursive=True)]
+        cpu = sum(sum(process.cpu_times()[:2]) for process in processes)
+        memory = sum(peak_memory(process.pid) for process in processes if "Actor" in process.name())
+        marks.append((time.perf_counter(), cpu, commit.state["counters"]["tokens"], memory))
 
     RunStore.write_commit = marked  # type: ignore[method-assign]
-    overrides = [*SETTINGS, *settings, f"model.path={model}", f"data.train={home / 'train.jsonl'}",
+    prompts = [f"rollout.prompts={work.prompts}", f"learner.global_batch_prompts={work.prompts}"]
+    overrides = [*SETTINGS, *prompts, *settings, f"model.path={model}", f"data.train={home / 'train.jsonl'}",
                  f"reward.kind={home / 'reward.py'}:reward", f"train.steps={steps}",
                  f"rollout.max_response_length={work.tokens}"]  # fmt: skip
     with local_api() as server:
@@ -105,8 +120,8 @@ def ours(model: Path, work: Work, steps: int, settings: list[str]) -> None:
     print(json.dumps(marks))
 
 
-def measured(command: list[str], settings: dict[str, str]) -> tuple[float, float, float]:
-    """Medians over the later half of the steps: seconds, tokens a second, tokens a CPU second."""
+def measured(command: list[str], settings: dict[str, str]) -> tuple[float, float, float, float]:
+    """Medians over the later half of the steps: seconds, tokens a second, tokens a CPU second; and GB of memory."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
     environment |= settings
     ended = subprocess.run([sys.executable, "-m", *command], env=environment, capture_output=True, text=True)
@@ -117,9 +132,10 @@ def measured(command: list[str], settings: dict[str, str]) -> tuple[float, float
     marks = marks[len(marks) // 2 :]
     steps = [[after - before for before, after in zip(*pair, strict=True)] for pair in pairwise(marks)]
     return (
-        statistics.median(seconds for seconds, _, _ in steps),
-        statistics.median(tokens / seconds for seconds, _, tokens in steps),
-        statistics.median(tokens / cpu for _, cpu, tokens in steps),
+        statistics.median(seconds for seconds, _, _, _ in steps),
+        statistics.median(tokens / seconds for seconds, _, tokens, _ in steps),
+        statistics.median(tokens / cpu for _, cpu, tokens, _ in steps),
+        marks[-1][-1],
     )
 
 
@@ -137,28 +153,29 @@ def main() -> None:
     os.environ.pop("GLIBC_TUNABLES")  # imported, they are set for every process that this one starts
     allocator = {"GLIBC_TUNABLES": DEFAULTS["GLIBC_TUNABLES"]}
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 8
-    for case in sys.argv[2:] or ["fixed", "skewed"]:
-        lengths, _, precision = case.partition("-")
+    for lengths in sys.argv[2:] or ["fixed", "skewed"]:
         with tempfile.TemporaryDirectory() as folder:
-            model = str(random_qwen(Path(folder) / "model", end_logit=WORK[lengths].end_logit))
+            end = WORK[lengths].end_logit
+            model = SMOLLM2 if end is None else str(random_qwen(Path(folder) / "model", end_logit=end))
             run = [model, lengths, str(steps)]
             peer = ["benchmarks.trl_peer", *run]
-            if precision:
-                commands = {f"TRL, 2 threads, {kind}": [*peer, "2", kind] for kind in ("autocast", "bfloat16")}
+            own = ["benchmarks.trl_step", "ours", *run, "model.dtype=float32"]
+            commands = {"TRL, 1 thread(s)": [*peer, "1"]}
+            if end is None:
+                commands["ares, transformers"] = [*own, LEAN]
             else:
-                commands = {f"TRL, {n} thread(s)": [*peer, str(n)] for n in (1, 2)}
-                commands[SAME] = commands["TRL, 2 thread(s)"]
-            own = ["benchmarks.trl_step", "ours", *run, f"model.dtype={precision or 'float32'}"]
-            commands |= {name: [*own, *way] for name, way in WAYS.items()}
+                commands |= {name: [*peer, "2"] for name in ("TRL, 2 thread(s)", SAME)}
+                commands |= {name: [*own, *way] for name, way in WAYS.items()}
             results = {}
             for name, command in commands.items():
                 results[name] = measured(command, allocator if name == SAME else {})
-                print(case, name, results[name], file=sys.stderr, flush=True)
+                print(lengths, name, results[name], file=sys.stderr, flush=True)
         best = [max(values[column] for name, values in results.items() if "TRL" in name) for column in (1, 2)]
-        print(f"{case}: at most {WORK[lengths].tokens} tokens; × is against the best TRL")
-        for name, (seconds, rate, cpu_rate) in results.items():
+        print(f"{lengths}: at most {WORK[lengths].tokens} tokens; × is against the best TRL")
+        for name, (seconds, rate, cpu_rate, memory) in results.items():
             print(f"  {name:26s} {seconds:6.2f} s a step  {rate:7.0f} tokens/s {rate / best[0]:5.2f}×  "
-                  f"{cpu_rate:7.0f} tokens/cpu-s {cpu_rate / best[1]:5.2f}×", flush=True)  # fmt: skip
+                  f"{cpu_rate:7.0f} tokens/cpu-s {cpu_rate / best[1]:5.2f}×  "
+                  f"{memory:4.1f} GB", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,17 +1,14 @@
-"""The machine, and how fast weights are copied: to main memory and back, and to another process by CUDA IPC."""
+"""The machine, and how fast weights are copied, to main memory and back."""
 
 import platform
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import torch
-import torch.multiprocessing
 import transformers
 from torch import Tensor
 
 from ares.engines import TransformersEngine
-from ares.learner import Learner
 from benchmarks.gpu.device import Place, Row
 from benchmarks.gpu.updates import learner_of
 
@@ -48,7 +45,7 @@ def copies(place: Place, size: int) -> dict[str, tuple[Tensor, Tensor]]:
 
 
 def handover(place: Place) -> Iterator[Row]:
-    """Copying the weights of a 0.5B-shaped policy to an engine in the same process and in another."""
+    """Copying the weights of a 0.5B-shaped policy to an engine in the same process."""
     learner = learner_of(place, "0.5B", [])
     engine = TransformersEngine(str(place.model("0.5B")), "bfloat16", place.device, {1}, 0)
     own = {name: weight.detach() for name, weight in learner.policy.model.named_parameters()}
@@ -56,42 +53,8 @@ def handover(place: Place) -> Iterator[Row]:
     in_memory = learner.weights()
     yield _way("learner to main memory", gib, place.seconds(learner.weights))
     yield _way("main memory to the engine", gib, place.seconds(lambda: engine.load_weights(1, in_memory)))
-    yield _way("device to device, one process", gib, place.seconds(lambda: engine.load_weights(1, own)))
-    yield _way("device to device, another process (IPC)", gib, _between_processes(place, learner, own))
+    yield _way("device to device", gib, place.seconds(lambda: engine.load_weights(1, own)))
 
 
 def _way(name: str, gib: float, seconds: float) -> Row:
     return {"row": name, "GiB": gib, "ms": 1e3 * seconds, "GiB/s": gib / seconds}
-
-
-def _between_processes(place: Place, learner: Learner, weights: dict[str, Tensor]) -> float:
-    """Seconds from sending handles until another process has copied the last weight."""
-    context: Any = torch.multiprocessing.get_context("spawn" if place.cuda else "fork")
-    requests, answers = context.SimpleQueue(), context.SimpleQueue()
-    other = context.Process(target=_receive, args=(place.device, requests, answers), daemon=True)
-    other.start()
-    try:
-        answers.get()  # it has started
-
-        def hand_over() -> None:
-            place.wait()
-            requests.put(weights)
-            answers.get()
-
-        return place.seconds(hand_over)
-    finally:
-        requests.put(None)
-        other.join(60)
-
-
-def _receive(device: str, requests: Any, answers: Any) -> None:
-    """Copy weights into tensors of this process until None comes."""
-    held: dict[str, Tensor] = {}
-    answers.put(True)
-    while (given := requests.get()) is not None:
-        for name, weight in given.items():
-            held.setdefault(name, torch.empty(weight.shape, dtype=torch.bfloat16, device=device)).copy_(weight)
-        if device == "cuda":
-            torch.cuda.synchronize()
-        del given, weight
-        answers.put(True)
