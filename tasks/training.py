@@ -179,8 +179,10 @@ def choose(step: Step, samples: Samples, refill: Refill) -> None:
     Rewards come before the choice, by the test weights before the step: second turns that are not trained on count for
     their first turns.
     """
-    rows = rewarded(_joined(step, samples, "rollout"), step.config, step.run.state.tests)
+    drawn = _joined(step, samples, "rollout")
+    rows = rewarded(drawn, step.config, step.run.state.tests)
     step.drawn.append(rows)
+    step.state.count_sampled(drawn)
     step.state.absorb_sampled(rows, refill.take(rows))
 
 

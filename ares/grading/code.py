@@ -104,9 +104,10 @@ class CodeGrader(Grader):
         tests = (tuple(row["test_cases"]), tuple(map(tuple, row["stdin_tests"])), row["setup"], row["entry_point"])
         how = (row.get(name) for name in ("before", "after", "stdin_compare", "checker", "time_limit"))
         key = (source, tests, *how)
-        if key not in self._verdicts:
-            self._verdicts[key] = self._threads.submit(self._judge, row, source)
-        return self._verdicts[key]
+        known = self._verdicts  # `forget` puts another in its place
+        if (judged := known.get(key)) is None:
+            judged = known[key] = self._threads.submit(self._judge, row, source)
+        return judged
 
     def _judge(self, row: dict[Any, Any], source: str | None) -> Verdict:
         """The verdict on a response's program."""

@@ -442,7 +442,8 @@ def _check_same(store: RunStore, config: Config, digests: dict[str, Any], may_ro
     description = _description(store)
     changed = differences(from_dict(description["config"], str(store.directory / "run.json")), config)
     rounding = [change for change in changed if changes_only_rounding(change)]
-    if config.rollout.parts > 1:  # unfinished responses lie in the last commit shard by shard
+    # Unfinished responses lie in the last commit shard by shard; shuffled verdicts are dealt within a shard.
+    if config.rollout.parts > 1 or config.rollout.second_turn.shuffled:
         rounding = [change for change in rounding if not change.startswith("rollout.shard_prompts:")]
     if len(rounding) < len(changed) or (changed and not may_round):
         hint = ""

@@ -126,8 +126,14 @@ class RunState:
             self.tests.settle()
         return self
 
+    def count_sampled(self, rows: pd.DataFrame) -> None:
+        """Count a draw's rows (accuracy, tokens), greedy answers too."""
+        self.counters.samples += len(rows)
+        self.counters.tokens += int(rows["tokens"].sum())
+        self.counters.unscored_samples += int(rows["accuracy"].isna().sum())
+
     def absorb_sampled(self, rows: pd.DataFrame, trained_slots: list[int]) -> None:
-        """Count a draw's rows (id, slot, accuracy, tokens, log_probs), and learn from the groups not trained on.
+        """Count a draw's groups (id, slot, accuracy, tokens, log_probs), and learn from those not trained on.
 
         Such a group, which filtering has dropped or the batch had no room for, still sets its prompt's difficulty, and
         one that is always solved may join the skip set. Its exact entropies were not computed: the mean negative
@@ -137,10 +143,7 @@ class RunState:
         left, scored = ~rows["slot"].isin(trained_slots), rows["accuracy"].notna()
         observe_tests(self.tests, rows[left & scored])
         self.counters.prompts += rows.loc[first, "slot"].nunique()
-        self.counters.samples += len(rows)
-        self.counters.tokens += int(rows["tokens"].sum())
         self.counters.filtered_groups += rows.loc[first & left, "slot"].nunique()
-        self.counters.unscored_samples += int((~scored).sum())
         if self.curriculum is not None:
             groups = rows[first & scored].groupby("slot", sort=True)
             levels = [level_of(name) for name in groups["id"].first()]

@@ -49,17 +49,22 @@ class _Plain:
 
     async def stream(self, told: Callable[[Any], None] | None, method: str, *arguments: Any) -> list[Any]:
         """All that a method of the service yields; `told` is given each as it comes."""
-        loop = asyncio.get_running_loop()
+        loop, telling = asyncio.get_running_loop(), []
+
+        async def tell(part: Any) -> None:
+            if told is not None:
+                told(part)
 
         def work() -> list[Any]:
             parts = []
             for part in getattr(self.service, method)(*arguments):
                 parts.append(part)
-                if told is not None:
-                    loop.call_soon_threadsafe(told, part)
+                telling.append(asyncio.run_coroutine_threadsafe(tell(part), loop))
             return parts
 
-        return await self._take_turn(work)
+        parts = await self._take_turn(work)
+        await asyncio.gather(*map(asyncio.wrap_future, telling))  # raises what `told` has raised
+        return parts
 
     async def _take_turn(self, work: Callable[[], T]) -> T:
         def turn() -> T:

@@ -11,7 +11,7 @@ def newest_checkpoint(store: RunStore, version: int) -> tuple[int, Ref | None]:
 
     Raises DamagedArtifact where a fork's first weights are gone.
     """
-    fork = store.fork()
+    fork, finished = store.fork(), set(store.committed_steps())  # not commits of a past that is being redone
     for step in range(version, 0, -1):
         if fork is not None and step == fork.version:
             # Its settings would make other weights of the batches that came before.
@@ -21,7 +21,7 @@ def newest_checkpoint(store: RunStore, version: int) -> tuple[int, Ref | None]:
                     "are gone, and so is every later checkpoint; fork it again"
                 )
             return step, fork.checkpoint
-        if (store.directory / store.step_path(step) / "COMMIT.json").exists():
+        if step in finished:
             checkpoint = store.checkpoint_of(step)
             if checkpoint is not None and store.intact([checkpoint]):
                 return step, checkpoint

@@ -36,27 +36,29 @@ def load_wrong_weights(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "settings", "where", "committed"),
+    ("profile", "version", "settings", "where", "committed"),
     [
-        (0, NO_LEARNER_PASS, "step 0, bootstrap", []),
-        (1, ["validation.temperature=0.7"], "step 1, validation", [0]),
+        ("tiny-math", 0, NO_LEARNER_PASS, "step 0, bootstrap", []),
+        ("tiny-math", 1, ["validation.temperature=0.7"], "step 1, validation", [0]),
+        ("tiny-tool", 0, [], "step 0, bootstrap", []),  # of episodes the turns are kept, too
     ],
 )  # fmt: skip
 def test_wrong_weights_in_the_engine_stop_the_run_and_right_ones_are_sampled_from_again(
-    version: int, settings: list[str], where: str, committed: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    profile: str, version: int, settings: list[str], where: str, committed: list[int], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     run_in_this_process(tmp_path, monkeypatch)
     small = [*SMALL, "train.steps=1", "rollout.prompts=2", "bootstrap.max_prompts=4", "validation.max_prompts=4",
              "algorithm.filter.enabled=false", *settings]  # fmt: skip
     load_weights = PlainEngine.load_weights
     load_wrong_weights(version, monkeypatch)
     with pytest.raises(EngineMismatch, match=rf"^{where}: .*nats a token"):
-        train_here("tiny-math", small, "run")
+        train_here(profile, small, "run")
     store = RunStore(tmp_path / "run")
     assert store.committed_steps() == committed
 
     monkeypatch.setattr(PlainEngine, "load_weights", load_weights)
-    train_here("tiny-math", small, "run")
+    train_here(profile, small, "run")
     assert store.committed_steps() == [0, 1]
     logged = [store.read_commit(step).metrics for step in (0, 1)]
     assert 0 <= logged[0]["mismatch/bootstrap"] < 1e-4

@@ -130,6 +130,16 @@ def test_the_bootstrap_sees_every_shard_before_it_counts(run: Run) -> None:
     assert other.metrics["bootstrap/accuracy"] == pytest.approx(5 / 11)
 
 
+def test_greedy_answers_are_counted_too(tmp_path: Path) -> None:
+    """ReMax's: a run that ends after so many tokens had sampled more than it counted."""
+    run, _ = Run.check(config("algorithm.advantage.estimator=remax"), "r", tmp_path)
+    step, refill = run.step(1), Refill(1, run.config)
+    refill.ask()
+    choose(step, written(run, "rollout", rows([[1, 0, 1]]).assign(sample=[GREEDY, 0, 1])), refill)
+    tokens = int(rows([[1, 0, 1]])["token_ids"].map(len).sum())
+    assert (step.state.counters.samples, step.state.counters.tokens) == (3, tokens)
+
+
 def test_a_first_turn_is_credited_with_second_turns_that_are_not_trained_on(tmp_path: Path) -> None:
     """A second turn that is alone, or a group of them that all passed, teaches nothing itself."""
     settings = ["rollout.second_turn.enabled=true", "rollout.second_turn.children=1"]

@@ -3,16 +3,17 @@ reads."""
 
 import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from ares.config import override
+from ares.config import load, override
 from ares.config.run import Config
 from ares.config.strict import ConfigError
 from ares.runs.digests import model_digest
 from ares.runs.lineage import fork
-from ares.runs.run import Run, read_config
+from ares.runs.run import Run, description_of, read_config
 from ares.step.state import RunState
 from ares.store.store import Commit, RunStore, StoreError
 from tests.ares.builders import MODEL, config
@@ -43,6 +44,20 @@ def bootstrapped(place: Path) -> Run:
     state = RunState.initial(run.config, len(run.train_set)).state_dict() | {"step": 0}
     run.store.write_commit(Commit(step=0, parent=None, artifacts={}, state=state, metrics={}, timings={}, timestamp=1))
     return run
+
+
+@pytest.mark.parametrize(("shuffled", "allowed"), [("false", True), ("true", False)])
+def test_shuffled_verdicts_are_dealt_within_a_shard_so_its_size_is_no_rounding(
+    shuffled: str, allowed: bool, tmp_path: Path
+) -> None:
+    config = load(
+        "tiny-code-feedback", ["rollout.second_turn.enabled=true", f"rollout.second_turn.shuffled={shuffled}"]
+    )
+    run, digests = Run.check(config, "run", tmp_path)
+    run.store.write_run(description_of(config, "run", digests))
+    other = override(config, ["rollout.shard_prompts=1"])
+    with nullcontext() if allowed else pytest.raises(StoreError, match=r"rollout\.shard_prompts: .* → 1"):
+        Run.check(other, "run", tmp_path, may_round=True)
 
 
 ROUNDING = "learner.micro_batch_tokens=512"

@@ -116,7 +116,9 @@ def sampled(*groups: tuple[str, list[float | None], float]) -> pd.DataFrame:
 
 def test_what_a_rollout_spent_is_counted() -> None:
     found = state()
-    found.absorb_sampled(sampled(("a", [1, 1], -1.0), ("b", [1, 0], -1.0), ("c", [None, 0], -1.0)), [1])
+    rows = sampled(("a", [1, 1], -1.0), ("b", [1, 0], -1.0), ("c", [None, 0], -1.0))
+    found.count_sampled(rows)
+    found.absorb_sampled(rows, [1])
     assert found.counters == Counters(
         prompts=3, samples=6, tokens=12, filtered_groups=2, unscored_samples=1, skipped_updates=0
     )

@@ -1,0 +1,26 @@
+"""Learner and engine in this process."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+
+from ares.workers.plain import _Plain
+
+
+def test_an_error_of_whoever_is_told_of_finished_responses_is_raised() -> None:
+    """It was printed, and a journal that could not be written was missed only after a kill."""
+    told: list[int] = []
+
+    def tell(part: int) -> None:
+        told.append(part)
+        if part == 1:
+            raise OSError("no space left")
+
+    with ThreadPoolExecutor(1) as turns:
+        engine = _Plain(lambda: SimpleNamespace(generate=lambda: iter(range(3))), 1, turns)
+        with pytest.raises(OSError, match="no space left"):
+            asyncio.run(engine.stream(tell, "generate"))
+        assert told == [0, 1, 2]
+        assert asyncio.run(engine.stream(told.append, "generate")) == [0, 1, 2]
