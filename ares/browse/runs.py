@@ -9,13 +9,14 @@ from typing import Any
 
 import pandas as pd
 
-from ares.store import Commit, RunStore, StoreError
+from ares.store import MEMO_FILE, Commit, RunStore, StoreError
 
-TABLES = ("samples", "evaluation")
-"""Artifacts of a step that are tables of samples: those trained on, and the held-out ones."""
+TABLES = ("samples", "evaluation", "dropped")
+"""A step's tables of samples: those trained on, the held-out ones, and those drawn and not trained on."""
 WITHOUT = {
     "samples": "its trained samples cannot be shown, curves can",
     "evaluation": "its held-out samples cannot be shown, curves can",
+    "dropped": "the groups that its filter dropped cannot be shown, those trained on can",
     "batch": "tokens have no colours there, texts and rewards can be shown",
 }
 """What is missing where an artifact is."""
@@ -47,12 +48,14 @@ def curves(store: RunStore) -> dict[str, Any]:
     steps = store.committed_steps()
     commits = [store.read_commit(step) for step in steps]
     names = sorted({name for commit in commits for name in commit.metrics})
-    there = {table: [one.step for one in commits if _has(store, one, table)] for table in (*TABLES, "batch")}
+    prompts = store.read_run().get("config", {}).get("rollout", {}).get("prompts", 0)
+    files = {table: _files(store, commits, table, prompts) for table in (*TABLES, "batch")}
+    there = {table: [step for step, path in of.items() if _is_there(store, path)] for table, of in files.items()}
     return {
         "steps": steps,
         "metrics": {name: [commit.metrics.get(name) for commit in commits] for name in names},
         "tables": {table: there[table] for table in TABLES},
-        "missing": list(_missing(store, commits, there)),
+        "missing": list(_missing(store, commits, files, there)),
         "rescores": [_rescore(store, folder) for folder in sorted(path.name for path in store.children("rescores"))],
     }
 
@@ -66,18 +69,27 @@ def _rescore(store: RunStore, name: str) -> dict[str, Any]:
     return {"name": name, "overrides": read.get("asked.json", []), "steps": steps}
 
 
-def _has(store: RunStore, commit: Commit, name: str) -> bool:
-    """Whether an artifact is there; of a run at a URL, whether it was written: it is fetched when it is shown."""
-    ref = commit.artifacts.get(name)
-    return ref is not None and (store.mirror is not None or (store.directory / ref.path).exists())
+def _files(store: RunStore, commits: list[Commit], table: str, prompts: int) -> dict[int, str]:
+    """The file of a table in each step that has it. prompts: groups that a step trains on; if it drew more, it dropped
+    some, which its phases name."""
+    if table != "dropped":
+        return {one.step: one.artifacts[table].path for one in commits if table in one.artifacts}
+    drew_more = [one.step for one in commits if one.metrics.get("filter/drawn_prompts", 0) > prompts]
+    return {step: f"{store.step_path(step)}/{MEMO_FILE}" for step in drew_more}
 
 
-def _missing(store: RunStore, commits: list[Commit], there: dict[str, list[int]]) -> Iterator[str]:
-    for name, steps in there.items():
-        gone = [commit.step for commit in commits if name in commit.artifacts and commit.step not in steps]
-        if gone:
-            file = f"{commits[gone[0]].artifacts[name].path.rpartition('/')[2]}"
-            yield f"step {_ranges(gone)}: {file} is gone (`ares gc` deletes some): {WITHOUT[name]}"
+def _is_there(store: RunStore, path: str) -> bool:
+    """Whether a file is there; of a run at a URL, whether it was written: it is fetched when it is shown."""
+    return store.mirror is not None or (store.directory / path).exists()
+
+
+def _missing(
+    store: RunStore, commits: list[Commit], files: dict[str, dict[int, str]], there: dict[str, list[int]]
+) -> Iterator[str]:
+    for table, of in files.items():
+        if gone := [step for step in of if step not in there[table]]:
+            file = of[gone[0]].rpartition("/")[2]
+            yield f"step {_ranges(gone)}: {file} is gone (`ares gc` deletes some): {WITHOUT[table]}"
     last = max((int(path.name) for path in store.children("steps") if (path / "COMMIT.json").exists()), default=0)
     if not commits:
         yield "no step is finished yet: there is nothing to show"

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ares.browse.runs import TABLES
+from ares.browse.runs import TABLES, curves
 from ares.browse.tokens import load_pieces, token_rows
 from ares.store import DamagedArtifact, RunStore, StoreError, checked_name
 
@@ -94,9 +94,8 @@ def verdicts(store: RunStore, name: str, step: int) -> dict[str, Any]:
 
 def problems(store: RunStore) -> dict[str, Any]:
     """Every problem of a run in order of its first use: a list for each column, `places` naming where it was met."""
-    found = _met(store)
-    by = found.groupby(["table", "id"], sort=False)  # a held-out set may have the ids of the train set
-    firsts = by.agg(first=("step", "first"), last=("step", "last"), times=("step", "size"),
+    by = _met(store).groupby(["set", "id"], sort=False)  # a held-out set may have the ids of the train set
+    firsts = by.agg(first=("step", "first"), last=("step", "last"), times=("step", "nunique"),
                     accuracy_first=("accuracy", "first"), accuracy_last=("accuracy", "last")).reset_index()  # fmt: skip
     return {str(name): _plain(firsts[name]) for name in firsts}
 
@@ -104,12 +103,12 @@ def problems(store: RunStore) -> dict[str, Any]:
 def problem(store: RunStore, place: int) -> dict[str, Any]:
     """A problem, by its place in `problems`: prompt, answer, and the samples of each step that met it."""
     met = _met(store)
-    known = met[["table", "id"]].drop_duplicates()
+    known = met[["set", "id"]].drop_duplicates()
     if not 0 <= place < len(known):
         raise StoreError(f"Run {store.name!r} has met {len(known)} problems: there is none at {place}")
-    table, name = known.iloc[place]
+    of, name = known.iloc[place]
     moments, last = [], pd.Series()
-    for step in met.loc[(met["table"] == table) & (met["id"] == name), "step"]:
+    for step, table in met.loc[(met["set"] == of) & (met["id"] == name), ["step", "table"]].itertuples(index=False):
         rows = _rows(store, step, table, name)
         columns = {column: _plain(rows[column]) for column in ANSWERED if column in rows}
         moments.append({"step": step, "table": table, "group": int(rows["group"].iloc[0]), "columns": columns})
@@ -117,7 +116,6 @@ def problem(store: RunStore, place: int) -> dict[str, Any]:
     answer = last.get("ground_truth")
     return {
         "id": name,
-        "table": table,
         "prompt": last["prompt"],
         "answer": None if answer is None else str(answer),
         "moments": moments,
@@ -125,31 +123,33 @@ def problem(store: RunStore, place: int) -> dict[str, Any]:
 
 
 def _met(store: RunStore) -> pd.DataFrame:
-    """A row for each problem and step that met it: id, accuracy, table, step; those trained on first."""
+    """A row for each problem, step and table that met it: set ("samples" or "evaluation"), id, accuracy, table, step;
+    those of the train set first, in the order of steps."""
     return _met_until(store, store.digest(store.committed_steps()[-1]) if store.committed_steps() else None)
 
 
 @lru_cache(maxsize=4)
 def _met_until(store: RunStore, last: str | None) -> pd.DataFrame:
     """last: digest of the newest commit."""
-    found = [pd.DataFrame(columns=["id", "accuracy", "table", "step"])]
-    for table in TABLES:
-        for step in store.committed_steps():
+    found = [pd.DataFrame(columns=["id", "accuracy", "set", "table", "step"])]
+    for table, steps in curves(store)["tables"].items():
+        of = "evaluation" if table == "evaluation" else "samples"
+        for step in steps:
             try:
-                rows = _read(*_file(store, step, table), ("id", "accuracy")).to_pandas()
-            except StoreError:  # `curves` has told what is missing
+                rows = _table(store, step, table, ("id", "accuracy")).to_pandas()
+            except StoreError:  # the view of the step says why
                 continue
             means = rows.groupby(rows["id"].astype(str), sort=False)["accuracy"].mean().astype(float)
-            found.append(means.rename_axis("id").reset_index().assign(table=table, step=step))
-    return pd.concat(found[1:] or found, ignore_index=True)
+            found.append(means.rename_axis("id").reset_index().assign(set=of, table=table, step=step))
+    met = pd.concat(found[1:] or found, ignore_index=True)
+    return pd.concat([met[met["set"] == of].sort_values("step", kind="stable") for of in ("samples", "evaluation")])
 
 
 def _rows(store: RunStore, step: int, table: str, of: str | None = None) -> pd.DataFrame:
     """A step's table, with the number of each row's group, and how its response ended. of: a problem's rows alone."""
-    path, digest = _file(store, step, table)
-    whole = _read(path, digest)
+    whole = _table(store, step, table)
     if "response" not in whole.column_names:
-        raise StoreError(f"{path}: an older version wrote this table, without responses")
+        raise StoreError(f"Run {store.name!r}, step {step}: an older version wrote its {table}, without responses")
     ids = whole["id"].to_pandas().astype(str)
     numbers = whole["slot"].to_pandas() if "slot" in whole.column_names else pd.Series(pd.factorize(ids)[0], ids.index)
     if of is not None:
@@ -159,6 +159,31 @@ def _rows(store: RunStore, step: int, table: str, of: str | None = None) -> pd.D
     cut = rows["truncated"].astype(bool) if "truncated" in rows else rows.get("finish_reason", ids) == "length"
     ended = rows["error_type"].fillna("") if "error_type" in rows else pd.Series("", rows.index)
     return rows.assign(id=ids, group=numbers.astype(int), ended=ended.astype(str).mask(cut, "truncated"))
+
+
+def _table(store: RunStore, step: int, table: str, columns: tuple[str, ...] | None = None) -> pa.Table:
+    """A table, or some of its columns. Raises StoreError if it is gone."""
+    return _dropped(store, step) if table == "dropped" else _read(*_file(store, step, table), columns)
+
+
+@lru_cache(maxsize=4)
+def _dropped(store: RunStore, step: int) -> pa.Table:
+    """What a step drew and did not train on, as the engine and the grader left it; prompts and answers as far as the
+    bootstrap met the problems. Raises StoreError."""
+    drawn, scores = store.read_drawn(step)
+    store.forget(step)
+    trained = _read(*_file(store, step, "samples"), ("slot",))["slot"].to_pylist()
+    rows = drawn.join(scores.drop(columns=["id", "slot", "sample"]))
+    rows = rows[~rows["slot"].isin(trained) & (rows["sample"] >= 0)].reset_index(drop=True)
+    of_problems = ("id", "prompt", "ground_truth")
+    known = _read(*_file(store, 0, "samples"), of_problems).to_pandas().drop_duplicates("id").set_index("id")
+    for name in of_problems[1:]:
+        of_problem = rows["id"].map(known[name]).astype(object)
+        values = rows[name].where(rows[name].notna(), of_problem) if name in rows else of_problem  # of a second turn
+        rows[name] = values.where(values.notna(), None)
+    rows["tokens"] = rows["token_ids"].map(len)
+    shown = [name for name in rows if name in TEXTS or not rows[name].map(lambda value: np.ndim(value) > 0).any()]
+    return pa.Table.from_pandas(rows[shown], preserve_index=False)  # without what the engine knows of each token
 
 
 def _file(store: RunStore, step: int, table: str) -> tuple[Path, str]:

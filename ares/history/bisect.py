@@ -106,8 +106,8 @@ class Group:
 
     slot: int
     id: str
-    effect: float
-    """Estimated change of the held-out accuracy by leaving it out; above zero: the group did harm."""
+    effect: Estimate
+    """Change of the held-out accuracy by leaving it out, over problems; above zero: the group did harm."""
     samples: pd.DataFrame
     """Of the group: prompt, response, ground_truth, accuracy, advantage."""
 
@@ -116,10 +116,18 @@ class HeldOut(NamedTuple):
     """Samples of a policy on held-out problems, without those of problems that are always or never solved."""
 
     batch: DataProto
-    above: Tensor
-    """[B]: the accuracy of each, minus the mean of its problem."""
-    sampled: int
-    """How many there were with the others."""
+    weights: Tensor
+    """[B]: the accuracy of each minus the mean of its problem, divided by its problem's samples minus one: times their
+    log-probs, the samples of a problem add up to a covariance."""
+    places: Tensor
+    """[B]: the number of each one's problem."""
+    problems: int
+    """How many there are with the others."""
+
+    def effect(self, change: Tensor) -> Estimate:
+        """How a change of the samples' log-probs [B] changes the accuracy, to first order, over problems."""
+        by_problem = torch.zeros(self.problems, dtype=torch.float64)
+        return estimate(by_problem.index_add(0, self.places, self.weights * change).tolist())
 
 
 def read_accuracies(store: RunStore) -> Accuracies:
@@ -137,18 +145,19 @@ def read_held_out(evaluation: Evaluation) -> HeldOut:
     )
     rows = joined_rows(rollouts, scores, problems)
     rows = rows[rows["accuracy"].notna()].reset_index(drop=True)
-    accuracy = rows["accuracy"].astype(float)
-    above = accuracy - accuracy.groupby(rows["id"]).transform("mean")
+    accuracies, places = rows["accuracy"].astype(float), pd.factorize(rows["id"])[0]
+    of_problem = accuracies.groupby(places)
+    above = accuracies - of_problem.transform("mean")
     telling = (above != 0).to_numpy()
     batch = token_batch(rows[telling].reset_index(drop=True), evaluation.run.pad_id)
-    return HeldOut(batch, torch.tensor(above[telling].to_numpy(), dtype=torch.float64), len(rows))
+    weights = torch.tensor((above / (of_problem.transform("size") - 1))[telling].to_numpy())
+    return HeldOut(batch, weights, torch.as_tensor(places[telling]), of_problem.ngroups)
 
 
 def rank_groups(run: Run, step: int, held_out: HeldOut) -> Iterator[Group]:
     """Make a step's update without each of its groups, one after the other: its advantages and KL count as zero.
 
-    held_out: of the policy before the step. The first-order change of the held-out accuracy is the mean of a sample's
-    `above` times the change of its log-prob.
+    held_out: of the policy before the step.
     """
     store, config = run.store, run.config
     commit, beta = store.read_commit(step), store.read_commit(step - 1).state["beta"]
@@ -157,12 +166,13 @@ def rank_groups(run: Run, step: int, held_out: HeldOut) -> Iterator[Group]:
     with tempfile.TemporaryDirectory(prefix="ares-bisect-") as folder:
         start, learner = Path(folder), rebuilt(config, store, step - 1)
         learner.save(start)
+        seen = learner.policy.views(held_out.batch, config.train.seed, step, 1)[0]
 
         def log_probs_after(batch: DataProto) -> Tensor:
             learner.load(start)
             learner.update(batch, beta)
-            measured = learner.experience(held_out.batch)
-            return (measured.tensor("old_log_probs") * held_out.batch.tensor("response_mask")).double().sum(1)
+            measured = learner.log_probs(seen, config.validation.temperature)
+            return (measured * seen.tensor("response_mask")).double().sum(1)
 
         whole = log_probs_after(batch)
         slots = torch.as_tensor(batch.non_tensor_batch["uid"].astype(int))
@@ -172,6 +182,5 @@ def rank_groups(run: Run, step: int, held_out: HeldOut) -> Iterator[Group]:
                 values[slots == slot] = 0.0
             without = DataProto.load(store.path(commit.artifacts["batch"]))
             without.batch.update(fields)
-            effect = float((held_out.above * (log_probs_after(without) - whole)).sum()) / held_out.sampled
             own = table[table["slot"] == slot]
-            yield Group(slot, str(own["id"].iloc[0]), effect, own)
+            yield Group(slot, str(own["id"].iloc[0]), held_out.effect(log_probs_after(without) - whole), own)

@@ -7,19 +7,26 @@ from pathlib import Path
 
 import pandas as pd
 
-from ares.history.measures import drawn_samples, open_past
+from ares.history.measures import open_past
 from ares.runs import Run
 from ares.step import GREEDY, is_second_turn
+from ares.store import StoreError
 
 
-def draws(run: Run) -> pd.DataFrame:
+def draws(run: Run, gone: list[int] | None = None) -> pd.DataFrame:
     """One row a drawn group, in the order of drawing: step, slot, id, accuracy (NaN: no score), is_trained.
 
-    Raises StoreError where a step's samples are gone.
+    gone: is given the steps whose samples are gone, which are left out; without it they raise StoreError.
     """
     tables = []
     for number in run.store.committed_steps()[1:]:
-        rows, scores = drawn_samples(run.step(number))
+        try:
+            rows, scores = run.store.read_drawn(number)
+        except StoreError:
+            if gone is None:
+                raise
+            gone.append(number)
+            continue
         rows = rows.assign(accuracy=scores["accuracy"].astype("Float64"))
         rows = rows[~is_second_turn(rows) & (rows["sample"] != GREEDY)]
         groups = rows.groupby("slot", sort=True).agg(id=("id", "first"), accuracy=("accuracy", "mean")).reset_index()
@@ -31,11 +38,11 @@ def draws(run: Run) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)[every] if tables else pd.DataFrame(columns=every)
 
 
-def ledger(name: str, runs: Path) -> pd.DataFrame:
+def ledger(name: str, runs: Path) -> tuple[pd.DataFrame, list[int]]:
     """One row a problem of the train set: drawn and trained groups, the last step that drew it, its first, last and
-    mean accuracy. Raises StoreError."""
-    run = open_past(name, runs)
-    groups = draws(run)
+    mean accuracy; and the steps that are not counted, since what they sampled is gone. Raises StoreError."""
+    run, gone = open_past(name, runs), list[int]()
+    groups = draws(run, gone)
     by = groups.groupby("id", sort=False)
     table = pd.DataFrame(
         {
@@ -44,4 +51,5 @@ def ledger(name: str, runs: Path) -> pd.DataFrame:
         }
     )  # fmt: skip
     table = table.reindex(run.train_set.frame["id"].rename("id")).astype({"last_step": "Int64"})
-    return table.assign(drawn=table["drawn"].fillna(0).astype(int), trained=table["trained"].fillna(0).astype(int))
+    counts = {name: table[name].fillna(0).astype(int) for name in ("drawn", "trained")}
+    return table.assign(**counts), gone

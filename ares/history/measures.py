@@ -23,7 +23,7 @@ from ares.step import (
     shape,
     token_batch,
 )
-from ares.store import Kept, Ref, StoreError, file_digest, run_store
+from ares.store import Ref, StoreError, file_digest, run_store
 
 
 def open_past(name: str, runs: Path, may_differ: tuple[str, ...] = ()) -> Run:
@@ -45,36 +45,6 @@ def open_past(name: str, runs: Path, may_differ: tuple[str, ...] = ()) -> Run:
     if train.digest() != known["train"]:
         raise StoreError(f"Run {name!r} was trained on other problems than {train.source} has now: put them back")
     return Run(config, store, tokenizer, train, held_out, "", load_grader(config.reward), environment=environment)
-
-
-def drawn_samples(step: Step, held_out: bool = False) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """All samples that a step drew to train on, or of its evaluation, and their scores, row by row.
-
-    Raises StoreError if they are gone.
-    """
-    store, drawn, scores = step.run.store, [], []
-    for kept in _last_of(step, "score"):
-        (ref,) = kept.refs()
-        if ("/score-validation-" in ref.path) != held_out:
-            continue
-        rolled = store.here(ref.path.replace("/score-", "/rollout-"))
-        if not rolled.exists() or not store.intact([ref]):
-            raise StoreError(f"step {step.number}: its samples are gone ({ref.path})")
-        drawn.append(pd.read_parquet(rolled))
-        scores.append(store.read_rows(ref))
-    if not drawn:
-        raise StoreError(f"step {step.number}: nothing says what it sampled (phases.jsonl)")
-    return pd.concat(drawn, ignore_index=True), pd.concat(scores, ignore_index=True)
-
-
-def _last_of(step: Step, phase: str) -> list[Kept]:
-    """What a phase kept last of each shard. A step that was done again, or went on with another rounding, has kept
-    other results before, whose files may be overwritten."""
-    every = step.memo.of_phases([phase])
-    owner = every[-1].key.rpartition("-")[0] if every else ""
-    of = "measured" if phase == "experience" else "rows"
-    last = {kept.result[of]["path"]: kept for kept in every if kept.key.rpartition("-")[0] == owner}
-    return sorted(last.values(), key=lambda kept: str(kept.result[of]["path"]))
 
 
 def shape_again(step: Step, rows: pd.DataFrame, config: Config) -> tuple[DataProto, RunState]:
@@ -104,7 +74,7 @@ def restored_with(run: Run, config: Config) -> RunState:
 def _measured(step: Step) -> list[DataProto]:
     """What the learner measured of a step's samples."""
     run, parts = step.run, []
-    for kept in _last_of(step, "experience"):
+    for kept in step.memo.last_of("experience"):
         refs = [Ref.model_validate(ref) for ref in kept.result["rollouts"]]
         rows = sampled_rows([run.store.read_rows(ref) for ref in refs], run.train_set)
         slots = kept.result["slots"]

@@ -9,7 +9,7 @@ other samples (`ares fork`), other rewards (ares/history/rescore.py).
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +23,12 @@ from torch import Tensor
 from algorithms.losses import PolicyTokens, policy_loss
 from algorithms.protocol import DataProto
 from ares.config import POLICY_LOSSES, Config, ConfigError, override
-from ares.history.measures import drawn_samples, open_past, shape_again
+from ares.history.measures import open_past, shape_again
 from ares.learner import Learner, UpdateResult
 from ares.runs import Run, check_model, find_conflicts
 from ares.step import is_second_turn, joined_rows, rewarded, sampled_rows, token_batch
 from ares.store import RunStore, StoreError
-from ares.workers import newest_checkpoint
+from ares.workers import check_weights, newest_checkpoint
 
 MAY_CHANGE = ("algorithm.", "learner.")
 
@@ -38,6 +38,8 @@ class Update(BaseModel):
 
     metrics: dict[str, float]
     """Of the update (`actor/…`), as in a run."""
+    steps: list[dict[str, float]]
+    """Of each of its optimiser steps; none of one that was left out."""
     moved: float
     """Length of the change of all weights together."""
     cosine: float
@@ -92,7 +94,8 @@ class Replayed:
         updates = learner.updates(batch, beta)
         while isinstance(done, int):
             when = f"after optimiser step {done}" if done else "before the update"
-            if found := self._place(batch, learner.experience(batch).tensor("old_log_probs")):
+            seen = learner.policy.for_iteration(batch, 0)
+            if found := self._place(batch, learner.log_probs(seen, config.rollout.temperature)):
                 return f"log-prob of {found}, {when}"
             if wrong := [name for name, weight in learner.weights().items() if not weight.isfinite().all()]:
                 return f"weight {wrong[0]}, {when}"
@@ -113,10 +116,12 @@ class Replayed:
 
 
 @contextmanager
-def replay(name: str, step: int, overrides: list[str], runs: Path) -> Iterator[Replayed]:
+def replay(
+    name: str, step: int, overrides: list[str], runs: Path, tell: Callable[[str], None] = lambda cost: None
+) -> Iterator[Replayed]:
     """The update of a committed step, ready to be made with the run's settings and, if there are overrides, with them.
 
-    Raises ConfigError, StoreError or DamagedArtifact.
+    tell: is told what that takes, before it begins. Raises ConfigError, StoreError or DamagedArtifact.
     """
     if wrong := [each for each in overrides if not each.startswith(MAY_CHANGE)]:
         raise ConfigError(f"{wrong[0]}: an update is replayed with settings of algorithm.… and learner.… alone")
@@ -127,9 +132,11 @@ def replay(name: str, step: int, overrides: list[str], runs: Path) -> Iterator[R
     changed = override(own, overrides) if overrides else own
     if missing := find_conflicts(own, changed, set(), step, "experience"):
         raise ConfigError(f"{', '.join(missing)}: what that takes was not measured in this run: `ares fork` makes it")
+    drawn, scores = store.read_drawn(step)
+    begun, _ = newest_checkpoint(store, step - 1)
+    tell(cost_of_updates(store, begun + 1, step, 2 if overrides else 1))
     for number in range(step):
         run.advance(store.read_commit(number))
-    drawn, scores = drawn_samples(run.step(step))
     rows = joined_rows([drawn], [scores], run.train_set)
     with tempfile.TemporaryDirectory(prefix="ares-replay-") as folder:
         start = Path(folder)
@@ -147,7 +154,7 @@ def _held_out(run: Run, step: int) -> tuple[DataProto, Tensor] | None:
     if not evaluated or run.validation_set is None:
         return None
     try:
-        rows, scores = drawn_samples(run.step(evaluated[-1]), held_out=True)
+        rows, scores = run.store.read_drawn(evaluated[-1], held_out=True)
     except StoreError:
         return None
     known = (~is_second_turn(rows) & scores["accuracy"].notna()).to_numpy()
@@ -155,15 +162,20 @@ def _held_out(run: Run, step: int) -> tuple[DataProto, Tensor] | None:
     return batch, torch.tensor((scores["accuracy"][known].astype(float) >= 1).to_numpy())
 
 
+def cost_of_updates(store: RunStore, first: int, last: int, times: int) -> str:
+    """What it takes to make the updates of some steps again, the last one several times; by the run's own seconds."""
+    took = [store.read_commit(step).timings.get("timing_s/update", 0.0) for step in range(first, last + 1)]
+    return f"replays {len(took) + times - 1} updates, about {sum(took) + took[-1] * (times - 1):.0f} s"
+
+
 def check_replayable(run: Run, step: int) -> None:
     """Raise ConfigError or StoreError if the update of a step cannot be made again."""
     store = run.store
-    if run.config.model.family == "masked_diffusion":
-        raise ConfigError("an update of a masked-diffusion model is not replayed: its masks are drawn anew")
     if run.fork is not None and step <= run.fork.version:
         raise StoreError(f"step {step} is of {run.fork.run!r}, from which {store.name!r} was forked: ask there")
     if step not in store.committed_steps() or step == 0:
         raise StoreError(f"Run {store.name!r} has no committed step {step} with an update")
+    check_weights(store, step - 1)
 
 
 def rebuilt(config: Config, store: RunStore, version: int) -> Learner:
@@ -185,10 +197,12 @@ def _updated(
     learner = Learner(config)
     learner.load(replayed.start)
     before = {name: weight.clone() for name, weight in learner.weights().items()}
-    measured = [batch, *([replayed.held_out[0]] if replayed.held_out else [])]
-    was = [learner.experience(each).tensor("old_log_probs") for each in measured]
-    metrics = learner.update(batch, beta).metrics
-    now = [learner.experience(each).tensor("old_log_probs") for each in measured]
+    seen, temperature = [learner.policy.for_iteration(batch, 0)], config.rollout.temperature
+    if replayed.held_out:
+        seen += learner.policy.views(replayed.held_out[0], config.train.seed, learner.version, 1)
+    was = [learner.log_probs(each, temperature) for each in seen]
+    done = learner.update(batch, beta)
+    now = [learner.log_probs(each, temperature) for each in seen]
     raised = [after - before for after, before in zip(now, was, strict=True)]
     outside: list[float | None] = [None, None]
     if replayed.held_out:
@@ -200,14 +214,15 @@ def _updated(
     along = sum(float((mine * other).sum()) for mine, other in zip(change, reference or change, strict=True))
     other = _length(reference or change)
     return Update(
-        metrics=metrics,
+        metrics=done.metrics,
+        steps=done.steps,
         moved=moved,
         cosine=along / (moved * other) if moved and other else 0.0,
         raised=_mean_where(raised[0], batch, batch.tensor("advantages") > 0),
         lowered=_mean_where(raised[0], batch, batch.tensor("advantages") < 0),
         held_out_right=outside[0],
         held_out_wrong=outside[1],
-        losses=_losses(config, batch, now[0]),
+        losses=_losses(config, seen[0], now[0]),
     ), change
 
 

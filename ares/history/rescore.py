@@ -21,10 +21,10 @@ from pydantic import BaseModel
 from ares.config import REWARD_DESIGNS, Config, ConfigError, override, result_settings
 from ares.data import Vision
 from ares.grading import answered, grade_rows, load_grader
-from ares.history.measures import drawn_samples, open_past, restored_with, shape_again
+from ares.history.measures import open_past, restored_with, shape_again
 from ares.runs import Step, load_sets, run_files
 from ares.step import is_second_turn, joined_rows, keep_groups, rewarded, total_reward
-from ares.store import file_digest
+from ares.store import MEMO_FILE, StoreError, file_digest
 
 IDS, OF_PROBLEMS = ["id", "slot", "sample"], ["prompt", "answer"]
 ASKED = "asked.json"
@@ -106,14 +106,31 @@ class Rescore:
 
         Those that a fork shares are its parent's, with the parent's settings, and are left out.
         """
-        for number in self.run.store.committed_steps():
-            if number > last:
-                return
-            if number >= first and number > self.shared:
+        asked = self._asked(first, last)
+        for number in range(asked[-1] + 1 if asked else 0):
+            if number in asked:
                 yield self._judge(number)
                 self.run.store.forget(number)
                 self.grader.forget()
             self.run.advance(self.run.store.read_commit(number))
+
+    def cost(self, first: int, last: int) -> str:
+        """What `steps` will take, by the run's own seconds. Raises StoreError if what a step sampled is gone."""
+        asked, store = self._asked(first, last), self.run.store
+        todo = [number for number in asked if not self._done(number).exists()]
+        if gone := [number for number in todo if not store.here(f"{store.step_path(number)}/{MEMO_FILE}").exists()]:
+            lost = f"Run {store.name!r}: what step {gone[-1]} sampled is gone, as after `ares gc`"
+            raise StoreError(f"{lost}; --steps {gone[-1] + 1}: can be judged again")
+        seconds = sum(store.read_commit(step).timings.get("timing_s/score", 0.0) for step in todo)
+        kept = f" ({len(asked) - len(todo)} more are kept)" if len(asked) > len(todo) else ""
+        return f"judges the samples of {len(todo)} steps again{kept}, which took the run {seconds:.0f} s"
+
+    def _asked(self, first: int, last: int) -> list[int]:
+        return [number for number in self.run.store.committed_steps() if max(first, self.shared + 1) <= number <= last]
+
+    def _done(self, number: int) -> Path:
+        """Where the counts of a step are kept."""
+        return self.run.store.here(f"{self.folder}/{number:06d}.json")
 
     @property
     def shared(self) -> int:
@@ -121,11 +138,10 @@ class Rescore:
         return -1 if self.run.fork is None else self.run.fork.version
 
     def _judge(self, number: int) -> Judged:
-        done = self.run.store.here(f"{self.folder}/{number:06d}.json")
-        if done.exists():
+        if (done := self._done(number)).exists():
             return Judged.model_validate_json(done.read_bytes())
         step = self.run.step(number)
-        drawn, before = drawn_samples(step)
+        drawn, before = self.run.store.read_drawn(number)
         problems = self.problems.rows(drawn["id"].tolist())
         after = grade_rows(self.grader, answered(drawn, problems, max(number - 1, 0)))
         verdicts, judged = self._compared(step, drawn, before, after.drop(columns="exec_time", errors="ignore"))

@@ -8,7 +8,7 @@ sharded weights (ares/models/sharding.py). Plain torch and transformers: no Ray,
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,8 @@ class UpdateResult:
 
     metrics: dict[str, float]
     beta: dict[str, Any] | None = None
+    steps: list[dict[str, float]] = field(default_factory=list)
+    """The metrics of each optimiser step; none of one that was left out."""
 
 
 class Learner:
@@ -151,14 +153,19 @@ class Learner:
         return fields
 
     @torch.no_grad()
-    def mismatch(self, batch: DataProto, temperature: float) -> dict[str, float]:
-        """`mismatch/…` of rows whose engine_log_probs were sampled at a temperature. Not for masked diffusion."""
+    def log_probs(self, batch: DataProto, temperature: float) -> Tensor:
+        """Log-prob of each response token by the policy as it is, [B, L]. Of masked diffusion under the batch's own
+        masks: mask_seeds [B]."""
         own = self._of_every_row(
             batch, ["log_probs"], lambda part: {"log_probs": self.policy.token_log_probs(part, temperature).log_probs}
         )
         self._release_memory()
+        return own["log_probs"]
+
+    def mismatch(self, batch: DataProto, temperature: float) -> dict[str, float]:
+        """`mismatch/…` of rows whose engine_log_probs were sampled at a temperature. Not for masked diffusion."""
         mask, of_engine = batch.tensor("response_mask"), batch.tensor("engine_log_probs")
-        return importance_weights(own["log_probs"], of_engine, mask, None)[1]
+        return importance_weights(self.log_probs(batch, temperature), of_engine, mask, None)[1]
 
     def _micro_batches(self, batch: DataProto) -> list[tuple[Tensor, bool]]:
         """This rank's micro-batches of a batch, each with whether it is idle.
@@ -189,6 +196,7 @@ class Learner:
         """`update` with progress: the number of each finished optimiser step, then the result."""
         controller = self._beta_controller(beta)
         means = Means()
+        steps: list[dict[str, float]] = []
         skipped = done = 0
         # Second turns make a batch longer than prompts times n; they are in the same optimiser step as their prompt.
         updates = self.config.rollout.prompts // self.config.learner.global_batch_prompts
@@ -207,6 +215,7 @@ class Learner:
                     skipped += 1
                 else:
                     means.merge(measured)
+                steps.append(measured.means() if measured else {})
                 done += 1
                 yield done
         self._move_moments(torch.device("cpu"))
@@ -219,9 +228,9 @@ class Learner:
             "actor/optimizer_steps": float(self.optimizer_steps),
         }
         if controller is None:
-            yield UpdateResult(metrics)
+            yield UpdateResult(metrics, None, steps)
         else:
-            yield UpdateResult(metrics | controller.metrics(), controller.state_dict())
+            yield UpdateResult(metrics | controller.metrics(), controller.state_dict(), steps)
 
     def _move_moments(self, device: torch.device) -> None:
         if self.config.learner.offload_optimizer:

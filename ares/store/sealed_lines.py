@@ -106,6 +106,17 @@ class Memo(SealedLines):
         """The kept results of some phases, in the order in which they were found."""
         return [kept for kept in self._kept.values() if kept.phase in set(phases)]
 
+    def last_of(self, phase: str) -> list[Kept]:
+        """What a phase kept last of each shard, by the name of its first artifact.
+
+        A step that was done again, or went on with another rounding, has kept other results before, whose files may be
+        overwritten.
+        """
+        every = self.of_phases([phase])
+        owner = every[-1].key.rpartition("-")[0] if every else ""
+        last = {kept.refs()[0].path: kept for kept in every if kept.key.rpartition("-")[0] == owner}
+        return [last[path] for path in sorted(last)]
+
 
 class Journal(SealedLines):
     """The rows of one piece of work. key: identifies it; a file left under another key is deleted."""

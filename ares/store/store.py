@@ -133,6 +133,25 @@ class RunStore:
             self._keep(ref, table)
         return table.to_pandas()
 
+    def read_drawn(self, step: int, held_out: bool = False) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """All samples that a step drew to train on, or of its evaluation, and their scores, row by row.
+
+        Raises StoreError if they are gone.
+        """
+        drawn, scores = [], []
+        for kept in self.memo(step).last_of("score"):
+            (ref,) = kept.refs()
+            if ("/score-validation-" in ref.path) != held_out:
+                continue
+            rolled = self.here(ref.path.replace("/score-", "/rollout-"))
+            if not rolled.exists() or not self.intact([ref]):
+                raise StoreError(f"step {step}: its samples are gone ({ref.path})")
+            drawn.append(pd.read_parquet(rolled))
+            scores.append(self.read_rows(ref))
+        if not drawn:
+            raise StoreError(f"step {step}: what it sampled is gone, as after `ares gc` ({MEMO_FILE})")
+        return pd.concat(drawn, ignore_index=True), pd.concat(scores, ignore_index=True)
+
     def _keep(self, ref: Ref, table: pa.Table) -> None:
         """Keep a table in memory if its step is under way."""
         if any(ref.path.startswith(f"{self.step_path(step)}/") for step in self._memos):

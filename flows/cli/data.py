@@ -95,8 +95,11 @@ def used(
     from ares.history import ledger
     from ares.store import runs_directory
 
-    table = ledger(run, runs_directory())
+    table, gone = ledger(run, runs_directory())
     drawn = table["drawn"]
+    if gone:
+        why = "what they sampled is gone, as after `ares gc`"
+        console.print(f"{len(gone)} steps up to {gone[-1]} are not counted: {why}", markup=False)
     console.print(f"{len(table)} problems: {int((drawn == 0).sum())} never drawn, {int((drawn == 1).sum())} once, "
                   f"{int((drawn > 1).sum())} more often", markup=False)  # fmt: skip
     console.print(f"{int(drawn.sum())} groups drawn, {int(table['trained'].sum())} trained on", markup=False)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 WORST = 5
 """Samples that `ares replay` lists."""
+BY_STEP = ("actor/pg_loss", "actor/grad_norm", "actor/ppo_kl")
+"""What `ares replay` tells of each optimiser step."""
 
 
 def history(run: RunName) -> None:
@@ -68,7 +70,9 @@ def rescore(
     with Rescore(run, overrides or [], runs_directory()) as again:
         if again.run.fork is not None:
             console.print(f"steps 0 to {again.shared} are of {again.run.fork.run}", style="dim", markup=False)
-        for one in again.steps(int(found[1]), int(found[2] or 10**6)):
+        asked = int(found[1]), int(found[2] or 10**6)
+        console.print(again.cost(*asked), style="dim", markup=False)
+        for one in again.steps(*asked):
             judged.append(one)
             console.print(f"step {one.step}: {one.samples} samples, {one.changed} with another verdict", style="dim")
         if again.run.store.read_run().get("mlflow_run_id") is not None:
@@ -107,7 +111,10 @@ def replay(
     from ares.history import replay as make_again
     from ares.store import runs_directory
 
-    with make_again(run, step, overrides or [], runs_directory()) as again:
+    def tell(cost: str) -> None:
+        console.print(cost, style="dim", markup=False)
+
+    with make_again(run, step, overrides or [], runs_directory(), tell) as again:
         if debug:
             found = again.find_not_finite()
             console.print(f"not finite: {found}" if found else "every number of this update is finite", markup=False)
@@ -124,6 +131,12 @@ def replay(
     names = list(dict.fromkeys(name for figure in figures for name in figure))
     cells = [[name, *_cells(figure.get(name) for figure in figures)] for name in names]
     show_table(f"{run}, the update of step {step}", titles, cells)
+    cells = [
+        [f"{number + 1} {name}", *_cells(update.steps[number].get(name) for update in updates)]
+        for number in range(min(len(update.steps) for update in updates))
+        for name in BY_STEP
+    ]
+    show_table("each optimiser step", titles, cells)
     worst = sorted(range(len(table)), key=lambda row: -updates[-1].losses[row])[:WORST]
     cells = [
         [*(str(table[name].iloc[row]) for name in table), *_cells(update.losses[row] for update in updates)]
@@ -186,10 +199,16 @@ def bisect(
             for group in left_out:
                 groups.append(group)
                 progress.update(task, completed=len(groups))
-    groups.sort(key=lambda group: -group.effect)
-    cells = [[group.id, f"{group.effect:+.4f}", f"{group.samples['accuracy'].mean():.2f}"] for group in groups]
-    show_table("held-out accuracy without a group (estimate)", ["group", "change", "its accuracy"], cells)
+    groups.sort(key=lambda group: -group.effect.mean)
+    cells = [
+        [group.id, f"{group.effect.mean:+.4f}", f"{group.effect.low or 0.0:+.4f} to {group.effect.high or 0.0:+.4f}",
+         f"{group.samples['accuracy'].mean():.2f}"]
+        for group in groups
+    ]  # fmt: skip
+    show_table("held-out accuracy without a group (estimate)", ["group", "change", "95 %", "its accuracy"], cells)
     first = groups[0]
+    if (first.effect.low or 0.0) <= 0:
+        console.print("no group of this step clearly did harm; the first:", markup=False)
     console.print(f"{first.id}: {first.samples['prompt'].iloc[0]}", markup=False)
     for _, row in first.samples.iterrows():
         console.print(f"  {row['accuracy']:.0f}  {row['response']}", markup=False)

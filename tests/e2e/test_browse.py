@@ -1,5 +1,6 @@
 """`ares browse` in a real browser: what a person clicks and presses, from a server and from a folder."""
 
+import json
 import shutil
 import threading
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 
 from ares.browse import serve, write_folder
 from ares.store import RunStore
+from tests.ares.store_builders import commit
 from tests.e2e.test_form import browser, wait  # noqa: F401 - a fixture
 from tests.short_runs import told, train
 
@@ -37,7 +39,21 @@ def stores(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> list[RunStor
     rows = pd.read_parquet(file)
     rows.loc[0, ["response", "prompt", "ground_truth"]] = HOSTILE
     rows.to_parquet(file)
-    return [RunStore(folder / name) for name in ("first", "faster")]
+    return [*(RunStore(folder / name) for name in ("first", "faster")), made_up(RunStore(folder / "made"))]
+
+
+def made_up(store: RunStore) -> RunStore:
+    """A run of one sample: a program of two tests, written in an episode of two turns."""
+    turns = [{"said": "print(1)", "heard": "one test fails"}, {"said": "print(2)", "heard": None}]
+    sample = {
+        "slot": 0, "sample": 0, "id": "task-0", "prompt": "Print 2.", "response": "print(1)print(2)", "accuracy": 0.0,
+        "test_outcomes": ["accepted", "wrong_answer"], "error_type": "wrong_answer", "transcript": json.dumps(turns),
+        "tokens": 8, "reward": 0.25, "reward_code": 0.35, "reward_length": -0.1,
+    }  # fmt: skip
+    store.write_run({"config": {"model": {"path": "nowhere"}}})
+    rows = store.write_rows("bootstrap/samples.parquet", pd.DataFrame([sample]))
+    store.write_commit(commit(0, None, artifacts={"samples": rows}))
+    return store
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +143,26 @@ def test_a_click_on_a_curve_shows_the_samples_behind_it(page: Page) -> None:
     page.wait(lambda: "step=2" in page.browser.current_url and "table=evaluation" in page.browser.current_url, "step 2")
     page.wait(lambda: "held out" in page.texts("select[name=table]")[0], "held-out samples")
     page.wait(lambda: "no tokens" in " ".join(page.texts(".sample .trouble")), "why they have no colours")
+
+
+def test_groups_that_the_filter_dropped_are_listed_beside_those_trained_on(page: Page) -> None:
+    page.choose("table", "dropped")
+    page.wait(lambda: "table=dropped" in page.browser.current_url and page.texts(".sample .prompt"), "a dropped sample")
+    assert page.texts("select[name=table] option[selected]") == ["drawn, not trained on"]
+    page.wait(lambda: "no tokens" in " ".join(page.texts(".sample .trouble")), "why they have no colours")
+    assert len(set(page.texts(".siblings .mark"))) == 1, "a group is dropped since its samples agree"
+    page.press("p")
+    page.wait(lambda: "not trained on" in " ".join(page.texts(".moment")), "the problem through training")
+
+
+def test_a_program_is_shown_by_its_tests_its_rewards_parts_and_an_episode_turn_by_turn(page: Page) -> None:
+    page.open("run=made")
+    assert page.texts(".tests .mark") == ["✓ accepted", "✗ wrong_answer"]
+    parts = page.all(".sample .facts .parts i")
+    assert [part.get_attribute("title") for part in parts] == ["length −0.1000", "code +0.3500"]
+    page.click(".views [role=tab]", "turns")
+    page.wait(lambda: page.texts(".sample .masked") == ["one test fails"], "what the environment said, apart")
+    assert page.texts(".sample pre.response")[0].split() == ["1▸", "print(1)", "one", "test", "fails", "2▸", "print(2)"]
 
 
 def test_filters_and_search_leave_what_fits(page: Page) -> None:

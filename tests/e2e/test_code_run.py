@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from ares.history import Rescore
 from ares.runs.lineage import fork
 from ares.store.store import RunStore
 from sandbox import packages
@@ -88,6 +89,13 @@ def test_a_fork_after_judging_shares_what_the_programs_took(code_runs: Path) -> 
     assert {path.partition("score-")[2] for path in of_fork} >= {"rollout-0000.parquet", "second-turn-0000.parquet"}
     assert of_fork == {path: seconds for path, seconds in of_run.items() if "validation" not in path}
     assert all(seconds and min(seconds) >= 0 for seconds in of_fork.values())
+
+
+def test_programs_judged_again_by_an_unchanged_reward_have_the_verdicts_that_they_had(code_runs: Path) -> None:
+    with Rescore("code", [], code_runs) as again:
+        steps = list(again.steps(0, 2))
+    assert [(one.step, one.changed, one.differs) for one in steps] == [(0, 0, False), (1, 0, False), (2, 0, False)]
+    assert sum(one.samples for one in steps) > len(samples(code_runs))
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ares.store.store import RunStore
+from ares.history import replay
+from ares.store import RunStore
 from tests import short_runs
 
 pytestmark = pytest.mark.slow
@@ -44,3 +45,13 @@ def test_a_masked_diffusion_model_goes_through_the_same_steps(diffusion_runs: Pa
     assert 0 <= metrics["val/few_steps/accuracy"] <= 1
     assert len(store.read_rows(commit.artifacts["evaluation"])) == 16  # in as many passes as in training
     assert {name for name in metrics if name.startswith("bucket/")} >= {"bucket/hard/target", "bucket/hard/alpha"}
+
+
+def test_an_update_is_made_again_under_the_masks_that_it_was_made_with(diffusion_runs: Path) -> None:
+    with replay("whole", 2, ["learner.lr=8e-4"], diffusion_runs) as again:
+        own, faster = again.updates()
+        assert again.find_not_finite() is None
+    kept = RunStore(diffusion_runs / "whole").read_commit(2).metrics
+    assert own.metrics == {name: kept[name] for name in own.metrics}
+    assert faster.moved > 1.5 * own.moved
+    assert own.raised > own.lowered

@@ -62,7 +62,8 @@ def test_each_group_of_a_step_is_left_out_of_its_update(copied: Path, on_few: No
     table = pd.read_parquet(copied / "uninterrupted" / "steps" / "000003" / "samples.parquet")
     assert [group.slot for group in groups] == sorted(table["slot"].unique())
     assert all(len(group.samples) == 4 for group in groups)
-    assert len({group.effect for group in groups}) == len(groups)
+    assert len({group.effect.mean for group in groups}) == len(groups)
+    assert {group.effect.count for group in groups} == {16}  # those that are always or never solved are counted too
     assert "makes the update of step 3 4 times" in search.cost_of_groups(3)
 
 

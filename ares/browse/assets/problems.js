@@ -21,12 +21,12 @@ function Problems() {
     onInput=${(event) => want(event.target.value)} /></label>
     <p><small>${rows.length} problems${rows.length > MOST ? `, the first ${MOST} are listed` : ""}</small></p>
     <table class="problems"><thead>
-      <tr>${Head("id", "problem")}${Head("table", "set")}${Head("times", "steps")}${Head("first", "first")}
+      <tr>${Head("id", "problem")}${Head("set", "set")}${Head("times", "steps")}${Head("first", "first")}
       ${Head("last", "last")}
       ${Head("accuracy_first", "accuracy then")}${Head("accuracy_last", "now")}${Head("gain", "gain")}</tr></thead>
     <tbody>${rows.slice(0, MOST).map((at) => html`<tr key=${at}
-      onClick=${() => showProblem(found.id[at], found.table[at])}>
-      <td>${found.id[at]}</td><td>${found.table[at] === "samples" ? "trained on" : "held out"}</td>
+      onClick=${() => showProblem(found.id[at], found.set[at])}>
+      <td>${found.id[at]}</td><td>${found.set[at] === "samples" ? "trained on" : "held out"}</td>
         <td>${found.times[at]}</td><td>${found.first[at]}</td><td>${found.last[at]}</td>
       <td>${number(found.accuracy_first[at], 2)}</td><td>${number(found.accuracy_last[at], 2)}</td>
         <td>${number(gain(at), 2)}</td></tr>`)}</tbody></table>`;
@@ -38,16 +38,16 @@ function Problem() {
 }
 
 function Through({ run }) {
-  const { id: ids, table, error } = useAnswer("problems", { run });
-  const place = ids ? ids.findIndex((id, at) => id === shown.problem && table[at] === shown.set) : -1;
+  const { id: ids, set, error } = useAnswer("problems", { run });
+  const place = ids ? ids.findIndex((id, at) => id === shown.problem && set[at] === shown.set) : -1;
   const found = useAnswer(place < 0 ? null : "problem", { run, place });
   if (ids && place < 0) return html`<p class="trouble">${run} has not met this problem</p>`;
   return html`<section class="through" data-run=${run}><h6>${run}</h6><${Trouble} of=${error ?? found.error} />
     ${found.moments && html`${run === shown.run && html`<pre class="prompt">${found.prompt}</pre>`}
     ${run === shown.run && found.answer !== null && html`<p class="facts">answer key <code
       class="key">${found.answer}</code></p>`}
-    <div class="moments">${found.moments.map((moment) => html`<div class="moment" key=${moment.step}>
-      <a href="#" onClick=${(event) => { event.preventDefault(); openAt(run, moment); }}>step ${moment.step}</a>
+    <div class="moments">${found.moments.map((moment) => html`<div class="moment" key=${moment.step + moment.table}>
+      <a href="#" onClick=${(event) => { event.preventDefault(); openAt(run, moment); }}>step ${moment.step}</a>${moment.table === "dropped" && html` <small>not trained on</small>`}
       ${moment.columns.sample.map((sample, at) => html`<div class="answer ${verdict(moment.columns.accuracy[at])}">
         <small><${Mark} accuracy=${moment.columns.accuracy[at]} /> k ${sample}
         ${moment.columns.tokens ? `, ${moment.columns.tokens[at]} tokens` : ""}

@@ -2,7 +2,7 @@
 // A step's samples: filters, the list, and one sample with its tokens, reward and tests.
 const ROWS = 50; // on a page of the list
 const SIGNS = [["1", "above 0"], ["-1", "below 0"], ["0", "0"]];
-const TABLES = [["samples", "trained on"], ["evaluation", "held out"]];
+const TABLES = [["samples", "trained on"], ["evaluation", "held out"], ["dropped", "drawn, not trained on"]];
 const TableChoice = () => Choice({ name: "table", label: "samples", options: TABLES });
 
 function Filters({ columns, parts, count, all }) {
@@ -167,7 +167,7 @@ function Sample({ columns, parts, row, scale }) {
         onClick=${() => show({ row: String(at) })}>
           <${Mark} accuracy=${columns.accuracy[at]} />${columns.sample[at]}</button>`)}</span>
       <button class="through secondary outline"
-        onClick=${() => showProblem(sample.id, shown.table)}>through training (p)</button></header>
+        onClick=${() => showProblem(sample.id, shown.table === "evaluation" ? "evaluation" : "samples")}>through training (p)</button></header>
     ${(sample.media_references ?? []).map((each) => html`<p><small>media: ${each}</small></p>`)}
     <pre class="prompt">${sample.prompt}</pre>
     <p class="facts">answer key <code class="key">${sample.ground_truth ?? "–"}</code>

@@ -32,7 +32,8 @@ def test_a_fork_says_where_it_comes_from_and_has_settings_to_compare(store: RunS
 def test_curves_have_a_value_a_step_and_null_where_a_step_has_none(store: RunStore) -> None:
     found = curves(store)
     assert found["steps"] == [0, 1, 2, 3, 4]
-    assert found["tables"] == {"samples": [0, 1, 2, 3, 4], "evaluation": [0, 2, 4]}
+    drew_more = [step for step in (1, 2, 3, 4) if store.read_commit(step).metrics["filter/drawn_prompts"] > 4]
+    assert found["tables"] == {"samples": [0, 1, 2, 3, 4], "evaluation": [0, 2, 4], "dropped": drew_more}
     assert [value is None for value in found["metrics"]["val/accuracy"]] == [False, True, False, True, False]
     assert found["missing"] == []
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from algorithms.protocol import DataProto
+from ares.browse.runs import curves
 from ares.browse.samples import group, matching, problem, problems, samples, texts
 from ares.store import RunStore, StoreError
 from tests.ares.store_builders import commit
@@ -58,6 +59,33 @@ def test_held_out_samples_are_in_groups_and_say_why_they_have_no_tokens(store: R
     assert found["missing"].startswith("no tokens:")
 
 
+def test_groups_that_were_drawn_and_not_trained_on_are_there_as_dropped(store: RunStore) -> None:
+    steps = curves(store)["tables"]["dropped"]
+    assert steps, "a run whose filter drops nothing shows nothing here"
+    for step in steps:
+        commit, trained = store.read_commit(step), set(table(store, step)["slot"])
+        found = samples(store, step, "dropped")["columns"]
+        assert not trained & set(found["group"])
+        assert not any(isinstance(value, list) for column in found.values() for value in column)
+        assert len(trained) + len(set(found["group"])) == commit.metrics["filter/drawn_prompts"]
+        shown = group(store, step, "dropped", found["group"][0])
+        assert [sample["sample"] for sample in shown["samples"]] == [0, 1, 2, 3]
+        assert len({sample["accuracy"] for sample in shown["samples"]}) == 1, "the filter drops groups that agree"
+        assert shown["missing"].startswith("no tokens:")
+
+
+def test_a_dropped_groups_prompt_is_the_one_that_the_bootstrap_met(store: RunStore) -> None:
+    prompts = table(store, 0).groupby("id")["prompt"].first()
+    for step in curves(store)["tables"]["dropped"]:
+        for number in set(samples(store, step, "dropped")["columns"]["group"]):
+            sample = group(store, step, "dropped", number)["samples"][0]
+            assert sample["prompt"] == prompts.get(sample["id"])
+    met = problems(store)
+    moments = [problem(store, place)["moments"] for place in range(len(met["id"])) if met["set"][place] == "samples"]
+    assert "dropped" in {moment["table"] for of in moments for moment in of}
+    assert all([moment["step"] for moment in of] == sorted(moment["step"] for moment in of) for of in moments)
+
+
 def test_text_is_found_as_it_stands_whatever_its_case(store: RunStore) -> None:
     responses = texts(store, 1, "samples")
     assert matching(store, 1, "samples", "BOXED{") == ["boxed{" in each for each in responses]
@@ -66,7 +94,7 @@ def test_text_is_found_as_it_stands_whatever_its_case(store: RunStore) -> None:
 
 def test_a_problem_is_followed_through_every_evaluation(store: RunStore) -> None:
     met = problems(store)
-    place = met["table"].index("evaluation")
+    place = met["set"].index("evaluation")
     assert met["times"][place] == 3
     found = problem(store, place)
     assert found["id"] == met["id"][place]
@@ -98,6 +126,7 @@ def test_a_missing_score_is_null_however_a_table_holds_it(tmp_path: Path) -> Non
         accuracy=pd.array([1.0, None], dtype="Float64"), score=[float("nan"), 0.5], error_type=[None, "timeout"]
     )
     ref = store.write_rows("bootstrap/evaluation.parquet", rows)
+    store.write_run({})
     store.write_commit(commit(0, None, artifacts={"evaluation": ref}))
     columns = samples(store, 0, "evaluation")["columns"]
     assert (columns["accuracy"], columns["score"]) == ([1.0, None], [None, 0.5])

@@ -1,5 +1,6 @@
 """The ledger of a run's problems: none is skipped or repeated, whether the run was killed or not."""
 
+import shutil
 from pathlib import Path
 
 from ares.history import draws, ledger, open_past
@@ -8,7 +9,8 @@ from tests.short_runs import told, train
 
 
 def test_problems_are_drawn_in_the_order_of_the_seed_and_none_is_skipped_or_repeated(runs: Path) -> None:
-    groups, table = draws(open_past("uninterrupted", runs)), ledger("uninterrupted", runs)
+    groups, (table, gone) = draws(open_past("uninterrupted", runs)), ledger("uninterrupted", runs)
+    assert gone == []
     walk = Cursor(0, len(table)).take(len(groups))
     assert groups["id"].tolist() == table.index[walk].tolist()
     assert (table["drawn"].sum(), table["trained"].sum()) == (len(groups), 4 * 4)
@@ -32,3 +34,16 @@ def test_the_command_counts_them_and_writes_the_table(runs: Path, tmp_path: Path
     assert f"{1000 - groups} never drawn, {groups} once, 0 more often" in said.stdout
     assert f"{groups} groups drawn, 16 trained on" in said.stdout
     assert (tmp_path / "used.csv").read_text().startswith("id,drawn,trained,last_step,first,last,mean")
+
+
+def test_after_gc_the_steps_that_are_left_are_counted_and_the_others_named(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "uninterrupted", tmp_path / "uninterrupted")
+    for step in (1, 2):
+        (tmp_path / "uninterrupted" / "steps" / f"{step:06d}" / "phases.jsonl").unlink()
+    said = told(tmp_path, "data", "used", "uninterrupted")
+    assert said.returncode == 0, said.stderr
+    assert "2 steps up to 2 are not counted: what they sampled is gone" in said.stdout
+    assert ", 8 trained on" in said.stdout
+    judged = told(tmp_path, "rescore", "uninterrupted")
+    assert judged.returncode == 2
+    assert "what step 2 sampled is gone, as after `ares gc`; --steps 3: can be judged again" in judged.stderr

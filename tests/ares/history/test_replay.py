@@ -30,6 +30,9 @@ def test_the_runs_own_settings_give_the_runs_own_figures(runs: Path) -> None:
         assert update.metrics == {name: kept[name] for name in update.metrics}
         assert update.cosine == pytest.approx(1.0)
         assert update.raised > update.lowered
+        norms = [each["actor/grad_norm"] for each in update.steps]
+        assert len(norms) == 2
+        assert min(norms) < update.metrics["actor/grad_norm"] < max(norms)
     assert files_of(runs) == before
 
 
@@ -97,8 +100,22 @@ def test_the_command_shows_both_side_by_side(runs: Path) -> None:
     assert faster == pytest.approx(2 * own)  # both in warm-up
     assert "log-prob of right held-out answers" in shown.stdout
     assert "the highest losses after it" in shown.stdout
+    assert "replays 3 updates, about 0 s" in shown.stdout  # that of step 1, and two of step 2
+    assert [line.split()[0] for line in shown.stdout.splitlines() if "grad_norm" in line] == [
+        "actor/grad_norm",
+        "1",
+        "2",
+    ]
     debugged = told(runs, "replay", "uninterrupted", "--step", "2", "--debug")
-    assert debugged.stdout == "every number of this update is finite\n"
+    assert debugged.stdout.splitlines()[1:] == ["every number of this update is finite"]
+
+
+def test_what_gc_has_deleted_is_said_with_the_weights_that_are_left(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "uninterrupted", tmp_path / "uninterrupted")
+    (tmp_path / "uninterrupted" / "steps" / "000001" / "batch.safetensors").unlink()
+    with pytest.raises(StoreError, match=r"the batch of step 1 is gone or damaged\. Weights are kept after steps 3, 4"):
+        made_again(tmp_path, 3)
+    assert made_again(tmp_path, 4)[0].cosine == pytest.approx(1.0)
 
 
 def test_a_step_that_a_fork_shares_is_replayed_and_judged_in_its_parent(runs: Path, tmp_path: Path) -> None:

@@ -96,6 +96,9 @@ def test_only_rewards_are_changed_and_samples_that_are_gone_are_named(copied: Pa
 def test_the_command_says_from_where_on_training_differs_and_how_to_fork(copied: Path, tmp_path: Path) -> None:
     same = told(copied, "rescore", "uninterrupted", "--steps", "1:2")
     assert (same.returncode, "none has another verdict" in same.stdout) == (0, True)
+    assert same.stdout.startswith("judges the samples of 2 steps again, which took the run")
+    again = told(copied, "rescore", "uninterrupted", "--steps", "1:3")
+    assert again.stdout.startswith("judges the samples of 1 steps again (2 more are kept), which took the run")
     reward = verifier(tmp_path, *[str(number) for number in range(1000)])
     other = told(copied, "rescore", "uninterrupted", reward)
     assert other.returncode == 0, other.stderr
