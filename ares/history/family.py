@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ares.config import differences
+from ares.errors import UserError
 from ares.runs import read_config, run_status
 from ares.store import Fork, RunStore, StoreError, run_store, runs_in
 
@@ -68,7 +69,7 @@ def _member(
             member.ended, member.events = _ended(store, is_rewound), _events(store)
             if parent is not None:
                 member.settings = differences(read_config(parent), read_config(store))
-        except StoreError as error:
+        except UserError as error:  # damaged, or with settings of another version
             member.ended = f"cannot be read: {error}"
     here = store if name in forks else None
     above |= {name}

@@ -32,7 +32,10 @@ def open_past(name: str, runs: Path, may_differ: tuple[str, ...] = ()) -> Run:
     may_differ: settings that name files which may have changed since. Raises StoreError if problems or files have.
     """
     store = run_store(name, runs)
-    config = read_config(store)
+    try:
+        config = read_config(store)
+    except ConfigError as error:
+        raise ConfigError(f"{error}. If another version of ares made the run: `ares browse` still shows it") from error
     known = store.read_run()["digests"]
     for path, setting in run_files(config).items():
         if setting in may_differ:

@@ -8,7 +8,7 @@ import pytest
 from ares.history import Member, family
 from ares.runs import Run, fork
 from ares.step import RunState
-from ares.store import StoreError
+from ares.store import RunStore, StoreError
 from tests.ares.builders import config
 from tests.ares.store_builders import commit
 from tests.short_runs import told
@@ -63,6 +63,24 @@ def test_a_deleted_or_damaged_relative_is_named_and_the_others_are_told(relative
     assert oldest.ended.startswith("deleted")
     with pytest.raises(StoreError, match="There is no run 'uninterrupted'"):
         family("uninterrupted", relatives)
+
+
+def test_a_relative_with_settings_of_another_version_is_named_and_the_others_are_told(
+    relatives: Path, tmp_path: Path
+) -> None:
+    relatives = shutil.copytree(relatives, tmp_path / "copied")
+    store = RunStore(relatives / "slower")
+    described = store.read_run()
+    described["config"]["learner"]["forgotten"] = 3
+    store.write_run(described)
+    oldest = family("harder", relatives)
+    assert names(oldest) == ["uninterrupted", ["slower", ["slower-still"]], ["harder"]]
+    assert "cannot be read" in oldest.children[0].ended
+    assert "learner.forgotten is unknown" in oldest.children[0].ended
+    asked = told(relatives, "replay", "slower", "--step", "1")
+    assert asked.returncode == 2
+    assert "learner.forgotten is unknown" in asked.stderr
+    assert "`ares browse` still shows it" in asked.stderr
 
 
 def test_a_name_that_was_given_twice_makes_neither_a_circle_nor_a_parent(relatives: Path, tmp_path: Path) -> None:
