@@ -148,7 +148,7 @@ def test_a_click_on_a_curve_shows_the_samples_behind_it(page: Page) -> None:
 def test_groups_that_the_filter_dropped_are_listed_beside_those_trained_on(page: Page) -> None:
     page.choose("table", "dropped")
     page.wait(lambda: "table=dropped" in page.browser.current_url and page.texts(".sample .prompt"), "a dropped sample")
-    assert page.texts("select[name=table] option[selected]") == ["drawn, not trained on"]
+    assert page.texts("select[name=table] option:checked") == ["drawn, not trained on"]
     page.wait(lambda: "no tokens" in " ".join(page.texts(".sample .trouble")), "why they have no colours")
     assert len(set(page.texts(".siblings .mark"))) == 1, "a group is dropped since its samples agree"
     page.press("p")

@@ -133,8 +133,9 @@ function Tokens({ sample }) {
 const Plain = ({ sample }) => html`<pre class="response">${sample.response}</pre>`;
 
 // An episode turn by turn: what the environment said, which is not learnt from, is dim.
-const Turns = ({ sample }) => html`<pre class="response">${JSON.parse(sample.transcript).map((turn, at) => html`<span>${at + 1}▸ ${turn.said}\n</span>
-  ${[].concat(turn.heard).filter((heard) => heard).map((heard) => html`<span class="masked">${heard}\n</span>`)}`)}</pre>`;
+const Turns = ({ sample }) => html`<pre class="response">${JSON.parse(sample.transcript).map((turn, at) => html`
+  <span>${`${at + 1}▸ ${turn.said}\n`}</span>
+  ${[].concat(turn.heard).filter((heard) => heard).map((heard) => html`<span class="masked">${`${heard}\n`}</span>`)}`)}</pre>`;
 
 // Ways to show a response, by title.
 const VIEWS = { tokens: Tokens, text: Plain, turns: Turns };
