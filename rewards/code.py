@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -50,10 +51,15 @@ def completion_text(completion: Completion) -> str:
 
 
 def extract_code(text: str, language: str = "python") -> str | None:
-    """The first closed code block marked as `language`, without its fences; None if there is none."""
+    """The first closed code block marked as `language`, without its fences; None if there is none.
+
+    Python's mark may be Python, py or python3: what a format is worth is not asked here (`code_format_score`).
+    """
+    mark = re.compile(r"py(thon3?)?" if language == "python" else re.escape(language), re.IGNORECASE)
     for block in text.split(FENCE)[1:-1:2]:
-        if block.startswith(f"{language}\n"):
-            return block[len(language) + 1 :]
+        head, line_break, code = block.partition("\n")
+        if line_break and mark.fullmatch(head.rstrip()):
+            return code
     return None
 
 

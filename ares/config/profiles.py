@@ -24,6 +24,7 @@ from ares.config.yaml_files import NOT_YAML, parsed, read_yaml, why_not_yaml
 PROFILES = CHECKOUT / "profiles"
 PRESETS = PROFILES / "algorithms"
 """`algorithm: dapo`, or algorithm=dapo, stands for all of the section that dapo.yaml in here has, and defaults."""
+NAMED_SETS = ("data.train", "data.validation", "data.weights")
 Override = Annotated[str, "section.field=value"]
 
 
@@ -124,11 +125,12 @@ def _preset(name: str, where: str = "") -> Any:
     return read_yaml(PRESETS / f"{name}.yaml")
 
 
-def _merge(beneath: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+def _merge(beneath: dict[str, Any], over: dict[str, Any], section: str = "") -> dict[str, Any]:
+    """Settings over others, field by field; sets of data by name are a whole, as they are for an override."""
     merged = dict(beneath)
     for key, value in over.items():
-        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _merge(merged[key], value) if both else value
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict) and section + key not in NAMED_SETS
+        merged[key] = _merge(merged[key], value, f"{section}{key}.") if both else value
     return merged
 
 

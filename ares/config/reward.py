@@ -191,8 +191,8 @@ class RewardConfig(Strict):
 
     @property
     def is_tried(self) -> bool:
-        """Whether the grading is tried before a run is created: a user's file does some of it, or a judge."""
-        return self.is_the_users or "judge" in self.kinds
+        """Whether the grading is tried before a run is created: a user's file does some of it, a judge or a task."""
+        return self.is_the_users or bool({"judge", "reasoning_gym"} & set(self.kinds))
 
     @property
     def accuracy_function(self) -> str | None:

@@ -33,6 +33,13 @@ def _training(config: Config) -> Iterator[str]:
             f"rollout.top_p={config.rollout.top_p:g}: responses would be drawn from another distribution than the one "
             "whose log-probs are trained: set rollout.top_p=1 (evaluations may have another)"
         )
+    environment, estimator = config.environment, config.algorithm.advantage.estimator
+    gives = environment is not None and environment.reward == "sum" and environment.discount == 1
+    if ESTIMATORS.fact(estimator, "by_turn") and not (gives and "environment" in config.reward.kinds):
+        yield (
+            f"algorithm.advantage.estimator={estimator} takes rewards turn by turn: it needs reward.kind=environment "
+            "and environment.reward=sum, undiscounted (algorithm.advantage.gamma discounts)"
+        )
 
 
 def _ranges(config: Config) -> Iterator[str]:
@@ -268,13 +275,7 @@ def _functions(config: Config) -> Iterator[str]:
 
 def _episodes(config: Config) -> Iterator[str]:
     environment, algorithm = config.environment, config.algorithm
-    by_turn = ESTIMATORS.fact(algorithm.advantage.estimator, "by_turn")
-    kinds, gives = config.reward.kinds, environment is not None and environment.reward == "sum"
-    if by_turn and not (gives and environment and environment.discount == 1 and "environment" in kinds):
-        yield (
-            f"algorithm.advantage.estimator={algorithm.advantage.estimator} takes rewards turn by turn: it needs "
-            "reward.kind=environment and environment.reward=sum, undiscounted (algorithm.advantage.gamma discounts)"
-        )
+    kinds = config.reward.kinds
     if environment is None:
         if "environment" in config.reward.kinds:
             yield "reward.kind=environment is what an environment gave: name one with environment.kind"

@@ -5,6 +5,7 @@ Covered: math answers, programs, user functions. Not covered: reward designs and
 
 from ares.grading.code import check_references
 from ares.grading.grader import (
+    ANSWERED,
     ID_COLUMNS,
     Grader,
     RewardError,

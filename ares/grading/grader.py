@@ -20,8 +20,9 @@ OF_PROMPTS = ("id", "prompt", "prompt_token_ids")
 """Columns that samples take from their problems; second turns have their own."""
 STEP = "training_step"
 """Column with the number of training steps done before a row was sampled."""
-RIGHT = "<think>\nIt is {answer}.\n</think>\n<answer>\\boxed{{{answer}}}</answer>\n#### {answer}"
+ANSWERED = "<answer>\\boxed{{{answer}}}</answer>\n#### {answer}\nAnswer: {answer}"
 """A response with the answer in the places where rewards look for it."""
+RIGHT = "<think>\nIt is {answer}.\n</think>\n" + ANSWERED
 
 
 class RewardError(UserError, RuntimeError):

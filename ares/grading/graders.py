@@ -14,7 +14,7 @@ import pandas as pd
 
 from ares.config import GRADERS, RewardConfig, part_name
 from ares.grading.functions import FunctionScore, UserFunction
-from ares.grading.grader import ID_COLUMNS, Grader, RewardError
+from ares.grading.grader import ANSWERED, ID_COLUMNS, Grader, RewardError
 from ares.grading.judge import JudgeScorer
 from rewards.aepo import format_reward
 from rewards.math import BOXED, asked_format, find_answer, grade_answers
@@ -102,6 +102,11 @@ class MathGrader(Grader):
         )
 
 
+LAST_LINE, WHOLE = "last_line", r"\A(?i:.*\banswer\s*:)?(.*)\Z"
+WORTH = 0.99
+"""Least score of a task's reference answer."""
+
+
 class ProceduralScorer:
     """reward.kind=reasoning_gym: the score of the task's own scorer, in a process with a time limit."""
 
@@ -115,10 +120,24 @@ class ProceduralScorer:
         self._function.close()
 
     def __call__(self, rows: pd.DataFrame, first: bool = False) -> list[FunctionScore]:
-        """The score of each row's answer; the whole last line is one where neither setting nor prompt says more."""
-        places = [self.answer or asked_format(prompt) or "last_line" for prompt in rows["prompt"]]
-        found = [find_answer(response, place) or "" for response, place in zip(rows["response"], places, strict=True)]
-        return self._function(rows.assign(response=found), first)
+        """The score of each row's answer: where neither setting nor prompt says where it stands, the last line or, as
+        an answer of several lines does, everything. Raises RewardError; first: if the reference answer is not worth 1.
+        """
+        usual = rows["answer"].str.contains("\n").map({True: WHOLE, False: LAST_LINE})
+        asked = zip(rows["prompt"], usual, strict=True)
+        places = [self.answer or asked_format(prompt) or place for prompt, place in asked]
+        responses = rows["response"].tolist()
+        if first:
+            bare, reference = places[0] in (WHOLE, LAST_LINE), rows["answer"].iloc[0]
+            responses[0] = reference if bare else ANSWERED.format(answer=reference)
+        found = [find_answer(response, place) or "" for response, place in zip(responses, places, strict=True)]
+        scores = self._function(rows.assign(response=found), first)
+        if first and (scores[0].score or 0.0) < WORTH:
+            raise RewardError(
+                f"{rows['data_source'].iloc[0]}: its own reference answer is worth {scores[0].score} as responses are "
+                f"read ({places[0]}; reward.answer says where an answer stands), so nothing could be learnt from it"
+            )
+        return scores
 
 
 class FunctionGrader(Grader):

@@ -18,7 +18,7 @@ from algorithms.keys import derive_seed
 from ares.config import EnvironmentConfig
 from ares.data import OPENING
 from ares.environments import Answer, Episode, Reply
-from ares.grading import ID_COLUMNS
+from ares.grading import ANSWERED, ID_COLUMNS
 from ares.step.requests import asked_rows, begun_rows, continue_rows
 from ares.step.rows import SAMPLED
 
@@ -112,7 +112,7 @@ def episode_rows(rows: pd.DataFrame, settings: EnvironmentConfig) -> pd.DataFram
         episodes.append(
             {
                 **{name: row[name] for name in (*ID_COLUMNS, "token_ids", "log_probs", SAMPLED)},
-                "response": row["said"][-1] if answer is None else f"\\boxed{{{answer}}}",
+                "response": row["said"][-1] if answer is None else ANSWERED.format(answer=answer),
                 "finish_reason": "stop" if ended else "length",
                 "turns": len(replies),
                 "turn_rewards": np.array(rewards, dtype=np.float64),

@@ -43,6 +43,10 @@ def test_the_format_is_the_published_expression(text, language):
         ("```bash\nls\n```\n```python\nx = 1\n```", "x = 1\n"),
         ("```\nx = 1\n```\n", None),
         ("```python\nx = 1\n", None),
+        ("```Python \r\nx = 1\n```", "x = 1\n"),
+        ("```py\nx = 1\n```", "x = 1\n"),
+        ("```python3\nx = 1\n```", "x = 1\n"),
+        ("```pyx\nx = 1\n```", None),
         ("x = 1", None),
     ],
 )

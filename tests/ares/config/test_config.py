@@ -170,6 +170,22 @@ def test_extends_lays_a_profile_over_another_field_by_field(profile: Any) -> Non
     assert (config.rollout.n, config.rollout.prompts, config.train.steps, config.train.seed) == (6, 8, 7, 3)
 
 
+def test_sets_of_data_by_name_are_a_whole_in_a_profile_as_in_an_override(profile: Any) -> None:
+    """A child's mixture was trained on together with its parent's."""
+    beneath = profile("extends: tiny-math\ndata: {train: {x: a.jsonl, y: b.jsonl}, weights: {x: 1, y: 2}}\n", "a.yaml")
+    above = profile(f"extends: {beneath}\ndata: {{train: {{v: c.jsonl, z: d.jsonl}}, weights: {{v: 1, z: 1}}}}\n")
+    override = ["data.train={v: c.jsonl, z: d.jsonl}", "data.weights={v: 1, z: 1}"]
+    assert load(above).data == load(beneath, override).data
+
+
+def test_a_run_that_learns_from_turns_can_be_evaluated_on_a_suite() -> None:
+    turns = ["algorithm.advantage.estimator=rloo_by_turn", "environment.reward=sum"]
+    run = load("tiny-game", turns)
+    assert override(run, ["reward={kind: code}", "environment=null"], trains=False).reward.kind == "code"
+    with pytest.raises(ConfigError, match="rloo_by_turn takes rewards turn by turn"):
+        override(run, ["reward={kind: math}", "environment=null"])
+
+
 PRESETS = sorted(path.stem for path in (PROFILES / "algorithms").glob("*.yaml"))
 
 

@@ -5,6 +5,7 @@ import pytest
 from ares.config import RewardConfig
 from ares.data.procedural import read_procedural
 from ares.data.sources import DataError, read_rows
+from ares.grading import RewardError
 from ares.grading.graders import load_grader
 from rewards.procedural import REFUSED, make_task, reasoning_gym
 
@@ -74,6 +75,30 @@ def test_answers_are_scored_by_the_tasks_own_scorer():
 def test_a_scorer_that_raises_gives_no_score_and_never_zero():
     row = read_procedural("reasoning_gym:prime_factorization", "test", 1).to_dict("records")[0]
     assert reasoning_gym(row["data_source"], "not a number", row["answer"], row["extra_info"])["score"] is None
+
+
+@pytest.mark.parametrize("task", ["sudoku", "rotate_matrix", "tower_of_hanoi", "chain_sum"])
+def test_an_answer_of_several_lines_is_read_whole(task: str) -> None:
+    rows = read_procedural(f"reasoning_gym:{task}", "test", 2).assign(id=["a", "b"], slot=[0, 1], sample=0)
+    grader = load_grader(RewardConfig(kind="reasoning_gym"))
+    try:
+        for before in ("", "<think>\nHm.\n</think>\n", "So this is it.\nAnswer:\n"):
+            assert grader.grade(rows.assign(response=before + rows["answer"]))["accuracy"].tolist() == [1.0, 1.0]
+        grader.try_on(rows.assign(response=""))
+    finally:
+        grader.close()
+
+
+def test_a_task_whose_own_answer_is_worth_nothing_as_it_is_read_is_refused_before_a_run() -> None:
+    rows = read_procedural("reasoning_gym:sudoku", "test", 2).assign(id=["a", "b"], slot=[0, 1], sample=0, response="")
+    grader = load_grader(RewardConfig(kind="reasoning_gym", answer="last_line"))
+    try:
+        with pytest.raises(
+            RewardError, match=r"sudoku.*: its own reference answer is worth 0.*\(last_line; reward.answer"
+        ):
+            grader.try_on(rows)
+    finally:
+        grader.close()
 
 
 def test_another_version_that_makes_other_questions_is_noticed():
