@@ -7,30 +7,22 @@
 
 A phase's result is kept the moment it is there (tasks/phase.py), so a killed run goes on with the phase in flight; what
 only the steps after it need is drawn beside them. Not covered: what a phase does (tasks/), how shards go through engine
-and graders (flows/draw.py), opening a run, Prefect, terminal and MLflow (flows/start.py).
+and graders (flows/draw.py), how a step ends (flows/commit.py), steps on demonstrations (flows/learn.py), opening a run,
+Prefect, terminal and MLflow (flows/start.py).
 """
 
 import logging
 from collections.abc import Callable
 from functools import partial
 
-from ares.reports import held_out_line, step_line
 from ares.runs import Conductor, Run, Step
-from ares.store import Ref
-from flows.draw import Ahead, Sampling, draw, held_out_shards, sample, shards_of, together
+from flows import learn
+from flows.commit import commit, end_step, evaluate_policy
+from flows.draw import Ahead, Sampling, draw, shards_of, together
 from flows.watch import Trip, Watch
 from tasks.mismatch import check_draw, check_mismatch
 from tasks.sampling import check_graded
-from tasks.training import (
-    EvaluationResult,
-    Experience,
-    checkpoint,
-    evaluate,
-    experience,
-    shape_batch,
-    summarise_bootstrap,
-    update,
-)
+from tasks.training import EvaluationResult, Experience, experience, shape_batch, summarise_bootstrap, update
 
 logger = logging.getLogger(__name__)
 
@@ -46,9 +38,12 @@ async def train(run: Run, conductor: Conductor, committed: Callable[[], None], l
     begins = "begins" if run.commit is None else f"resumed after step {run.state.step} of {config.train.steps}"
     logger.info("%s %s", run.store.name, begins, extra=run.about)
     ahead, watch, trip = Ahead(run, last), Watch(run), None
+    begin, take_step = learn.begin, learn.learn_step
+    if config.learns_from == "samples":
+        begin, take_step = bootstrap, partial(train_step, ahead=ahead)
     try:
         if run.commit is None:
-            await conductor.step(f"{run.store.name} bootstrap", 0, partial(bootstrap, run))
+            await conductor.step(f"{run.store.name} bootstrap", 0, partial(begin, run))
             committed()
         while run.state.step < last and not config.train.ends(run.state.step, run.state.counters.tokens):
             if (trip := watch.look()) is not None:
@@ -56,7 +51,7 @@ async def train(run: Run, conductor: Conductor, committed: Callable[[], None], l
             ahead.begin()
             number = run.state.step + 1
             title = f"{run.store.name} step-{number:06d}"
-            await conductor.step(title, number, partial(train_step, run, number, ahead))
+            await conductor.step(title, number, partial(take_step, run, number))
             committed()
         else:
             watch.look(is_over=True)
@@ -73,7 +68,7 @@ async def bootstrap(run: Run) -> None:
 
         async def check_and_evaluate() -> tuple[dict[str, float], EvaluationResult | None]:
             compared = await check_draw(step, await sampling.rolled_out(), "bootstrap", config.rollout.temperature)
-            return compared, await _evaluate(step)
+            return compared, await evaluate_policy(step)
 
         drawn, measured, (compared, evaluated) = await together(
             sampling.graded(), _measure_shards(step, sampling), check_and_evaluate()
@@ -82,7 +77,7 @@ async def bootstrap(run: Run) -> None:
     shaped = await summarise_bootstrap(step, drawn, measured)
     step.state = run.restored(shaped.state)
     run.plan(step.state)
-    _commit(step, {"samples": shaped.samples}, shaped.metrics | compared, evaluated)
+    commit(step, {"samples": shaped.samples}, shaped.metrics | compared, evaluated)
 
 
 async def _measure_shards(step: Step, sampling: Sampling) -> list[Experience]:
@@ -113,34 +108,9 @@ async def train_step(run: Run, number: int, ahead: Ahead) -> None:
     check_mismatch(step, samples.rollouts, updated.metrics)
     step.state.take_update(updated.beta, int(updated.metrics["actor/skipped_updates"]))
 
-    is_last = config.train.ends(number, step.state.counters.tokens)
-    evaluated = await _evaluate(step) if number % config.validation.every == 0 or is_last else None
     artifacts = {"batch": shaped.batch, "samples": shaped.samples}
     artifacts |= {f"under-way-{shard:04d}": ref for shard, ref in enumerate(chosen.under_way)}
-    if number % config.train.checkpoint_every == 0 or is_last:
-        artifacts["checkpoint"] = (await checkpoint(step)).checkpoint
     metrics = chosen.metrics | shaped.metrics | updated.metrics
     if config.rollout.max_staleness:
         metrics["rollout/staleness"] = float(number - 1 - step.sampled_version)
-    _commit(step, artifacts, metrics, evaluated)
-
-
-async def _evaluate(step: Step) -> EvaluationResult | None:
-    """Accuracy of the policy after the step on the held-out problems; None where there are none."""
-    if step.run.validation_set is None:
-        return None
-    samples = await sample(step, held_out_shards(step, step.run.validation_set.frame["id"].tolist()))
-    compared = await check_draw(step, samples.rollouts, "validation", step.config.validation.temperature)
-    evaluated = await evaluate(step, samples)
-    return evaluated.model_copy(update={"metrics": evaluated.metrics | compared})
-
-
-def _commit(
-    step: Step, artifacts: dict[str, Ref], metrics: dict[str, float], evaluated: EvaluationResult | None
-) -> None:
-    """Finish a step: from here on it is never done again."""
-    if evaluated is not None:
-        step.state.add_evaluation(step.number, evaluated.accuracy, evaluated.mean_length)
-        artifacts, metrics = artifacts | {"evaluation": evaluated.rows}, metrics | evaluated.metrics
-    step.commit(artifacts, metrics)
-    logger.info("%s%s", step_line(step.run), held_out_line(step.run), extra=step.run.about)
+    await end_step(step, artifacts, metrics)

@@ -81,12 +81,13 @@ def killed_inside(phase: Any) -> None:
 tasks.phase.Phase.__call__ = killed_call  # type: ignore[method-assign]
 ares.store.store.os.replace = killed_replace  # type: ignore[attr-defined]
 if moment == "inside" or seconds is not None:
+    import tasks.demonstrations
     import tasks.episodes
     import tasks.mismatch
     import tasks.sampling
     import tasks.training
 
-    for module in (tasks.episodes, tasks.mismatch, tasks.sampling, tasks.training):
+    for module in (tasks.demonstrations, tasks.episodes, tasks.mismatch, tasks.sampling, tasks.training):
         for found in vars(module).values():
             if isinstance(found, tasks.phase.Phase):
                 killed_inside(found)

@@ -94,9 +94,10 @@ class DataConfig(Strict):
     limit: int | None = Field(None, ge=1, le=MOST)
     """Use only this many rows of the train set, the first ones. None: all."""
     prompt_key: str = "prompt"
-    """Column with the problem: text, or a list of chat messages."""
+    """Column with the problem: text, or a list of chat messages. For `ares sft` with what the assistant says."""
     answer_key: str = "answer"
-    """Column with the reference answer. It may be absent where functions of yours alone judge (reward.kind)."""
+    """Column with the reference answer. It may be absent where functions of yours alone judge (reward.kind). For
+    `ares sft` what is answered to a prompt that does not hold it."""
     tests_key: str = "test_cases"
     """Column with the unit tests of a code problem; the published sets' own columns are found without it."""
     id_key: str = "id"

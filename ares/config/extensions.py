@@ -164,8 +164,12 @@ POLICY_LOSSES = Kind(
         "vespo": "algorithms.surrogates:Vespo",
         "clip_cov": "algorithms.surrogates:ClipCov",
         "kl_cov": "algorithms.surrogates:KlCov",
+        "sft": "algorithms.supervised:Likelihood",
     },
-    {"chooses": (False, {"clip_cov": True, "kl_cov": True})},
+    {
+        "chooses": (False, {"clip_cov": True, "kl_cov": True}),
+        "learns_from": ("samples", {"sft": "demonstrations"}),
+    },
     own_settings={
         "cispo": CispoSettings,
         "sapo": SapoSettings,
@@ -176,7 +180,8 @@ POLICY_LOSSES = Kind(
         "kl_cov": KlCovSettings,
     },
 )  # fmt: skip
-"""chooses: has a method `choose`, which sees the whole global batch."""
+"""chooses: has a method `choose`, which sees the whole global batch; learns_from: the policy's `samples`, or the
+rows of data.train as `demonstrations`."""
 
 GRADERS = Kind(
     "reward", "kind", "a grader", ("start", "anticipate", "grade", "forget", "close"),

@@ -5,12 +5,21 @@ that began under other rules can still be looked at, exported and evaluated.
 Not covered: bounds of one setting, which stand beside it; what only data or weights tell (ares/runs/run.py).
 """
 
+import json
 from collections.abc import Iterator
+from operator import attrgetter
 
 from ares.config.extensions import ENGINES, ESTIMATORS, POLICY_LOSSES, REWARD_DESIGNS
 from ares.config.reward import is_function, part_name
 from ares.config.run import Config
 
+SUPERVISED = {
+    "model.family": "causal", "algorithm.aepo.enabled": False, "algorithm.filter.enabled": False,
+    "algorithm.kl.placement": "none", "algorithm.entropy_bonus.coef": 0.0, "algorithm.entropy_bonus.target": None,
+    "rollout.temperature": 1.0, "rollout.max_staleness": 0, "rollout.second_turn.enabled": False,
+    "data.curriculum": None, "data.order": "shuffled", "environment": None,
+}  # fmt: skip
+"""What learning from data needs: it samples nothing to train on, so that these settings would do nothing or not fit."""
 VLLM_TEMPERATURES = (0.01, 2.0)
 """Below the first vLLM samples at the first; above the second it refuses."""
 
@@ -28,7 +37,11 @@ def contradictions(config: Config, trains: bool = True) -> list[str]:
 
 
 def _training(config: Config) -> Iterator[str]:
-    if config.rollout.top_p < 1 and config.model.family != "masked_diffusion":
+    if config.learns_from != "samples":
+        differ = [name for name, value in SUPERVISED.items() if attrgetter(name)(config) != value]
+        for name in differ:
+            yield f"algorithm.policy.loss={config.algorithm.policy.loss} needs {name}={json.dumps(SUPERVISED[name])}"
+    elif config.rollout.top_p < 1 and config.model.family != "masked_diffusion":
         yield (
             f"rollout.top_p={config.rollout.top_p:g}: responses would be drawn from another distribution than the one "
             "whose log-probs are trained: set rollout.top_p=1 (evaluations may have another)"

@@ -13,6 +13,7 @@ from algorithms.settings import MOST, MOST_STEPS, MOST_TOKENS, Strict
 from ares.config.algorithm import AlgorithmConfig
 from ares.config.data import DataConfig
 from ares.config.environment import EnvironmentConfig, as_section
+from ares.config.extensions import POLICY_LOSSES
 from ares.config.paths import location
 from ares.config.reward import RewardConfig
 from ares.config.rollout import RolloutConfig
@@ -268,6 +269,11 @@ class Config(Strict):
     def has_second_turns(self) -> bool:
         """Whether programs that failed are told their verdict, in training or on held-out problems."""
         return self.rollout.second_turn.enabled or self.validation.turns > 1
+
+    @property
+    def learns_from(self) -> str:
+        """What a step trains on: `samples` of the policy, or rows of data.train as `demonstrations`."""
+        return str(POLICY_LOSSES.fact(self.algorithm.policy.loss, "learns_from"))
 
     @property
     def optimizer_steps(self) -> int:

@@ -4,7 +4,16 @@ Covered: reading and checking rows, their formats, media. Not covered: the order
 (ares/step/cursor.py), scoring responses (ares/grading).
 """
 
-from ares.data.chats import chat_with_tools, check_template, conversation, odd_in_template, rendered, show_tools
+from ares.data.chats import (
+    chat_with_tools,
+    check_template,
+    checked_messages,
+    conversation,
+    odd_in_template,
+    rendered,
+    show_tools,
+    write_chat,
+)
 from ares.data.check import CheckReport, check_rows, compare_with_held_out, find_overlaps
 from ares.data.code import CodeProblem, packages_of, program
 from ares.data.code_sets import FENCE, STATEMENTS
@@ -23,8 +32,10 @@ from ares.data.problems import (
     load_problems,
     load_tokenizer,
     load_train,
+    missing_columns,
+    named_rows,
 )
-from ares.data.sources import DataError, place, read_rows, shown
+from ares.data.sources import DataError, is_missing, place, read_rows, shown
 from ares.data.trials import check_solutions
 from ares.data.turns import TurnTemplate
 from ares.data.vision import Vision, check_media, in_parts

@@ -22,10 +22,24 @@ would be other data, with which a run is not resumed."""
 
 
 def conversation(value: Any, config: DataConfig) -> list[dict[str, Any]]:
-    """The chat messages of a prompt, data.system_prompt before them unless they begin with one of their own.
+    """The chat messages of a prompt that is to be answered, as `checked_messages` has them.
 
     Raises DataError saying what is wrong with it; callers add file and row, as for `rendered`.
     """
+    messages = checked_messages(value, config)
+    if not messages[-1]["content"].strip():
+        raise DataError("the prompt is empty")
+    if messages[-1]["role"] == "assistant":
+        raise DataError(
+            f"the prompt ends with a message of the assistant, {messages[-1]['content']!r:.60}: the model "
+            "would be shown the answer. Leave it out; what is to be answered comes last"
+        )
+    return messages
+
+
+def checked_messages(value: Any, config: DataConfig) -> list[dict[str, Any]]:
+    """The messages of a chat, or of text, which a user says; data.system_prompt comes before them unless they begin
+    with one of their own. Raises DataError."""
     if isinstance(value, str):
         text = config.format_prompt.replace("{prompt}", value) if config.format_prompt and value.strip() else value
         value = [{"role": "user", "content": text}]
@@ -36,13 +50,6 @@ def conversation(value: Any, config: DataConfig) -> list[dict[str, Any]]:
     ):
         raise DataError(
             f"a prompt is text or a list of messages whose role and content are text, this is {value!r:.80}"
-        )
-    if not messages[-1]["content"].strip():
-        raise DataError("the prompt is empty")
-    if messages[-1]["role"] == "assistant":
-        raise DataError(
-            f"the prompt ends with a message of the assistant, {messages[-1]['content']!r:.60}: the model "
-            "would be shown the answer. Leave it out; what is to be answered comes last"
         )
     # Templates also show names, tool calls and their ids; parquet fills keys that a message does not have with null.
     messages = [{key: value for key, value in message.items() if value is not None} for message in messages]

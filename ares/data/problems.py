@@ -281,17 +281,7 @@ def each_row(
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> Iterator[Row]:  # fmt: skip
     """Read every row. vision: prompts may show something. tokenizer: has a chat template that writes the prompts."""
-    ids = (config.id_key, *(IDS if needs == "tests" else ()))  # published sets of code have ids of their own
-    id_key = next((name for name in ids if name in raw), None)
-    first_of: dict[str, int | str] = {}
-    records: list[dict[str, Any]] = raw.to_dict("records")  # type: ignore[assignment]
-    for position, (line, values) in enumerate(zip(raw.index, records, strict=True)):
-        name = position if id_key is None else values[id_key]
-        row = Row(line, position, str(name))
-        if is_missing(name):
-            row.wrong.append(f"column {id_key!r} is missing or null")
-        elif first_of.setdefault(row.id, line) != line:
-            row.wrong.append(f"id {row.id!r} is a duplicate of row {first_of[row.id]}")
+    for row, values in named_rows(raw, config, IDS if needs == "tests" else ()):
         if needs == "tests":
             _read_code(row, values, config)
         else:
@@ -305,6 +295,23 @@ def each_row(
         except DataError as error:
             row.wrong.append(str(error))
         yield row
+
+
+def named_rows(
+    raw: pd.DataFrame, config: DataConfig, other_ids: Iterable[str] = ()
+) -> Iterator[tuple[Row, dict[str, Any]]]:
+    """Every row with its id, and its values. other_ids: columns that published sets name their problems in."""
+    id_key = next((name for name in (config.id_key, *other_ids) if name in raw), None)
+    first_of: dict[str, int | str] = {}
+    records: list[dict[str, Any]] = raw.to_dict("records")  # type: ignore[assignment]
+    for position, (line, values) in enumerate(zip(raw.index, records, strict=True)):
+        name = position if id_key is None else values[id_key]
+        row = Row(line, position, str(name))
+        if is_missing(name):
+            row.wrong.append(f"column {id_key!r} is missing or null")
+        elif first_of.setdefault(row.id, line) != line:
+            row.wrong.append(f"id {row.id!r} is a duplicate of row {first_of[row.id]}")
+        yield row, values
 
 
 def _read_code(row: Row, values: dict[str, Any], config: DataConfig) -> None:

@@ -23,7 +23,7 @@ from ares.step import (
     shape,
     token_batch,
 )
-from ares.store import Ref, StoreError, file_digest, run_store
+from ares.store import Ref, RunStore, StoreError, file_digest, run_store
 
 
 def open_past(name: str, runs: Path, may_differ: tuple[str, ...] = ()) -> Run:
@@ -32,10 +32,7 @@ def open_past(name: str, runs: Path, may_differ: tuple[str, ...] = ()) -> Run:
     may_differ: settings that name files which may have changed since. Raises StoreError if problems or files have.
     """
     store = run_store(name, runs)
-    try:
-        config = read_config(store)
-    except ConfigError as error:
-        raise ConfigError(f"{error}. If another version of ares made the run: `ares browse` still shows it") from error
+    config = read_sampling_config(store)
     known = store.read_run()["digests"]
     for path, setting in run_files(config).items():
         if setting in may_differ:
@@ -48,6 +45,17 @@ def open_past(name: str, runs: Path, may_differ: tuple[str, ...] = ()) -> Run:
     if train.digest() != known["train"]:
         raise StoreError(f"Run {name!r} was trained on other problems than {train.source} has now: put them back")
     return Run(config, store, tokenizer, train, held_out, "", load_grader(config.reward), environment=environment)
+
+
+def read_sampling_config(store: RunStore) -> Config:
+    """The configuration of a run that learns from what its policy samples. Raises ConfigError or StoreError."""
+    try:
+        config = read_config(store)
+    except ConfigError as error:
+        raise ConfigError(f"{error}. If another version of ares made the run: `ares browse` still shows it") from error
+    if config.learns_from != "samples":
+        raise StoreError(f"Run {store.name!r} learns from {config.learns_from}: it has no samples of its own")
+    return config
 
 
 def shape_again(step: Step, rows: pd.DataFrame, config: Config) -> tuple[DataProto, RunState]:

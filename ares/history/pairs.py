@@ -6,7 +6,7 @@ whose responses hold what an environment said.
 
 from collections.abc import Iterator
 
-from ares.runs import read_config
+from ares.history.measures import read_sampling_config
 from ares.store import RunStore, StoreError
 
 COLUMNS = ["slot", "id", "prompt", "response", "accuracy", "reward"]
@@ -18,7 +18,7 @@ def pairs(store: RunStore) -> Iterator[dict[str, object]]:
 
     Raises StoreError.
     """
-    if read_config(store).environment is not None:
+    if read_sampling_config(store).environment is not None:
         raise StoreError(f"Run {store.name!r} has episodes: a response holds what its environment said, and is no pair")
     for step in store.committed_steps()[1:]:
         rows = store.read_rows(store.read_commit(step).artifacts["samples"])[COLUMNS].dropna(subset="accuracy")

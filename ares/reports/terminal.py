@@ -40,7 +40,10 @@ def step_line(run: Run) -> str:
     commit = run.commit
     assert commit is not None
     m, t = defaultdict(lambda: math.nan, commit.metrics), commit.timings  # one that is not finite is in no commit
-    if commit.step == 0:
+    if run.config.learns_from != "samples":
+        tokens = f"  loss {m['actor/pg_loss']:.4f}  tokens {m['response_length/mean']:.1f}" if commit.step else ""
+        line = f"step {commit.step:4d}{tokens}"
+    elif commit.step == 0:
         shares = " ".join(f"{bucket} {m.get(f'bucket/{bucket}/count', 0):.0f}" for bucket in BUCKETS)
         line = f"bootstrap  acc {m['bootstrap/accuracy']:.3f}  {shares}  τ {m['entropy/hwe_threshold']:.3f}"
     else:
@@ -111,16 +114,19 @@ class Display:
     def __enter__(self) -> "Display":
         config = self.run.config
         problems, held_out = len(self.run.train_set), len(self.run.validation_set or ())
+        what, a_step = "problems", f"{config.rollout.prompts} × {config.rollout.n} samples a step"
+        if config.learns_from != "samples":
+            what, a_step = config.learns_from, f"{config.rollout.prompts} a step"
         self.console.print(
-            f"[bold]{self.run.store.name}[/]  {escape(config.model.path)}  {problems} problems, "
-            f"{held_out or 'none'} held out, {config.rollout.prompts} × {config.rollout.n} samples a step, "
-            f"engine {config.rollout.engine}",
+            f"[bold]{self.run.store.name}[/]  {escape(config.model.path)}  {problems} {what}, "
+            f"{held_out or 'none'} held out, {a_step}, engine {config.rollout.engine}",
             soft_wrap=True,
         )
         if self.run.adapted is not None:
             self.console.print(self.run.adapted, markup=False)
         if self.run.commit is None:
-            self.console.print("bootstrap: one pass over the train set …", style="dim")
+            begins = "one pass over the train set" if config.learns_from == "samples" else "held-out problems"
+            self.console.print(f"bootstrap: {begins} …", style="dim")
         else:
             self.console.print(f"resuming after step {self.run.state.step}", style="dim")
         self.progress.start()

@@ -52,7 +52,7 @@ from ares.runs.doctor import describe_machine, with_this_machine
 from ares.runs.phase_settings import bootstrap_settings, check_fork
 from ares.runs.progress import Progress
 from ares.runs.step import Step, sampled_version
-from ares.step import Mixture, OpenEnvironment, RunState
+from ares.step import Mixture, OpenEnvironment, RunState, load_demonstrations
 from ares.store import Commit, DamagedArtifact, Ref, RunStore, StoreError, run_store
 from ares.workers import PlainWorkers, Workers, check_engine, check_gpus, first_unreplayable
 
@@ -104,7 +104,8 @@ class Run:
         """
         run, digests = cls.check(config, name, runs, made_by, may_round)
         try:
-            run.grader.start()
+            if run.graded:
+                run.grader.start()
             if config.reward.is_tried and not run.store.has_commits():
                 run._try_grader()
             run._describe(digests)
@@ -114,11 +115,16 @@ class Run:
             raise
         return run
 
+    @property
+    def graded(self) -> list[Problems]:
+        """The sets whose problems are answered and graded."""
+        return graded_sets(self.config, self.train_set, self.validation_set)
+
     def _try_grader(self) -> None:
         """Call a user's grader for the first time. Raises RewardError."""
-        held_out = self.validation_set.parts(self.config.data.held_out_names) if self.validation_set else []
-        for problems in (self.train_set, *held_out):
-            try_on(self.grader, problems, self.tokenizer)
+        for problems in self.graded:
+            for part in problems.parts(self.config.data.held_out_names if problems is self.validation_set else ()):
+                try_on(self.grader, part, self.tokenizer)
         reward = self.config.reward
         if reward.adds_functions and reward.accuracy is None:
             logger.warning(
@@ -194,7 +200,7 @@ class Run:
                 some = f"{', '.join(rows[:_SHOWN])}{', …' if len(rows) > _SHOWN else ''}"
                 logger.warning("%s: %d rows left out (%s): %s", problems.source, len(rows), why, some)
         grader = load_grader(config.reward)
-        graded_with = grader.expect(train.frame, validation.frame if validation is not None else None)
+        graded_with = grader.expect(*(problems.frame for problems in graded_sets(config, train, validation)))
         digests = digests_of(config, train, validation, graded_with)
         run = cls(config, store, tokenizer, train, validation, identity_of(config, digests), grader,
                   drawn_identity(config, digests), made_by, environment)  # fmt: skip
@@ -362,11 +368,21 @@ def load_sets(
 ) -> tuple[Problems, Problems | None]:  # fmt: skip
     """The problems that a run trains on, and those that it evaluates on. Raises DataError."""
     data, begin = (config.data, None) if environment is None else (environment.data, environment.begin)
-    train = load_train(data, tokenizer, config.reward.needs, vision, begin)
+    if config.learns_from == "samples":
+        train = load_train(data, tokenizer, config.reward.needs, vision, begin)
+    else:
+        ends = end_token_ids(config.model.location, tokenizer)
+        train = load_demonstrations(data, tokenizer, ends, config.longest_sequence)
     held_out = load_held_out(data, tokenizer, config.reward.needs, vision, begin)
     for each in held_out.values():
         train = _told_apart(train, each, config)
     return train, joined({name: each.first(config.validation.max_prompts) for name, each in held_out.items()})
+
+
+def graded_sets(config: Config, train: Problems, validation: Problems | None) -> list[Problems]:
+    """The sets whose problems are answered and graded: of a run that learns from data only the held-out one."""
+    sets = [train if config.learns_from == "samples" else None, validation]
+    return [problems for problems in sets if problems is not None]
 
 
 def _told_apart(train: Problems, held_out: Problems, config: Config) -> Problems:

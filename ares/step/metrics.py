@@ -34,16 +34,13 @@ def batch_metrics(batch: DataProto, rewards: np.ndarray, parts: dict[str, np.nda
     """Metrics of a shaped batch. rewards, and their parts by name: [B], NaN for none."""
     mask, scored = batch.tensor("response_mask"), ~np.isnan(rewards)
     lengths = mask.sum(1).double().numpy()
-    prompts = batch.tensor("attention_mask")[:, : batch.tensor("prompts").shape[1]].sum(1).double().numpy()
     valid = mask.bool() & torch.from_numpy(scored)[:, None]
     metrics = {f"reward/{name}": float(values[scored].mean()) for name, values in parts.items()}
     metrics |= _spread("critic/score", rewards[scored])
     metrics |= _spread("critic/rewards", batch.tensor("token_level_rewards").sum(1).double().numpy()[scored])
     metrics |= _spread("critic/advantages", batch.tensor("advantages")[valid].double().numpy())
     metrics |= _spread("critic/returns", batch.tensor("returns")[valid].double().numpy())
-    metrics |= _spread("response_length", lengths)
-    metrics |= _spread("prompt_length", prompts)
-    metrics |= {
+    metrics |= length_metrics(batch) | {
         "response_length/clip_ratio": float(batch.non_tensor_batch["truncated"].astype(float).mean()),
         "reward/format": float(batch.non_tensor_batch["format"].astype(float).mean()),
         "entropy/mean": float((batch.tensor("entropies") * mask).sum() / mask.sum()),
@@ -62,6 +59,13 @@ def batch_metrics(batch: DataProto, rewards: np.ndarray, parts: dict[str, np.nda
             rows = torch.from_numpy(inside)
             metrics[f"bucket/{bucket}/kl_coef"] = float(batch.tensor("kl_coefs")[rows][mask[rows].bool()].mean())
     return metrics
+
+
+def length_metrics(batch: DataProto) -> dict[str, float]:
+    """Numbers of learnt tokens and of tokens before the first response, over rows."""
+    lengths = batch.tensor("response_mask").sum(1).double().numpy()
+    prompts = batch.tensor("attention_mask")[:, : batch.tensor("prompts").shape[1]].sum(1).double().numpy()
+    return _spread("response_length", lengths) | _spread("prompt_length", prompts)
 
 
 def function_columns(rows: pd.DataFrame) -> list[str]:

@@ -1,6 +1,6 @@
 """The command `ares`.
 
-Covered: train, resume, status, inspect, doctor, profiles. Added from the modules beside this one:
+Covered: train, sft, resume, status, inspect, doctor, profiles. Added from the modules beside this one:
 settings and new, ablate and report, eval, fork, diff and gc, export and import, data, sandbox, up and down. What only
 one command needs is imported by it, so that `ares --help` and completion answer at once. A known error meets the user
 here, once, without a trace.
@@ -48,6 +48,13 @@ logger = logging.getLogger(__name__)
 Plain = Annotated[
     bool, typer.Option("--plain", help="In this process alone, without Prefect, Ray and MLflow; the same results.")
 ]
+Profile = Annotated[
+    str, typer.Argument(help="A profile's name or the path of a YAML file.", autocompletion=profile_names)
+]
+RunOption = Annotated[
+    str | None, typer.Option("--run", help="Name of the run. An existing run is resumed.", autocompletion=run_names)
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the resolved profile and stop.")]
 NOT_PLAIN = ("prefect", "ray", "mlflow")
 """Packages that a machine for plain runs may do without."""
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
@@ -88,15 +95,7 @@ def ares(
 
 @app.command()
 def train(
-    profile: Annotated[
-        str, typer.Argument(help="A profile's name or the path of a YAML file.", autocompletion=profile_names)
-    ],
-    overrides: Overrides = None,
-    run: Annotated[
-        str | None, typer.Option(help="Name of the run. An existing run is resumed.", autocompletion=run_names)
-    ] = None,
-    plain: Plain = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resolved profile and stop.")] = False,
+    profile: Profile, overrides: Overrides = None, run: RunOption = None, plain: Plain = False, dry_run: DryRun = False
 ) -> None:
     """Train a profile, or resume a run that was started with it."""
     from ares.config import load
@@ -106,6 +105,14 @@ def train(
         console.print(_resolved(config), markup=False, end="")
         return
     _train(profile, overrides or [], run, plain, config)
+
+
+@app.command()
+def sft(
+    profile: Profile, overrides: Overrides = None, run: RunOption = None, plain: Plain = False, dry_run: DryRun = False
+) -> None:
+    """Fine-tune on demonstrations: data.train holds chats, whose assistant's messages are learnt (algorithm=sft)."""
+    train(profile, ["algorithm=sft", *(overrides or [])], run, plain, dry_run)
 
 
 @app.command()

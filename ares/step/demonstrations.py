@@ -1,0 +1,176 @@
+"""Demonstrations: chats whose assistant's messages are learnt, as tokens and which of them the assistant says.
+
+    chat      user: 3+4         assistant: 7       user: and 9?         assistant: 16
+    text      <user>3+4<end>⏎<assistant>7<end>⏎<user>and 9?<end>⏎<assistant>16<end>⏎
+    learnt    ── the prompt ───────────7<end>·····························16<end>
+
+What the template writes to begin an answer is not learnt, the token that ends one is, what follows it is not. A limit:
+GLM-4's template writes no end, so none is learnt. Where a template writes earlier answers differently from the last one
+(Qwen3 drops their thoughts), each answer is a sequence of its own, with what the model would see before it. Not
+covered: pictures, a row's own tools, the loss (algorithms/supervised.py).
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+import pandas as pd
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from algorithms.protocol import DataProto
+from ares.config import DataConfig, Source
+from ares.data import (
+    DataError,
+    Problems,
+    check_template,
+    checked_messages,
+    is_missing,
+    joined,
+    missing_columns,
+    named_rows,
+    place,
+    read_rows,
+    shown,
+    write_chat,
+)
+from ares.step.metrics import length_metrics
+from ares.step.rows import SAMPLED
+
+Span = tuple[int, int]
+"""Where an answer begins and ends in a text, in characters."""
+OF_ANSWERS = ["response", "token_ids", SAMPLED]
+"""Columns that are lists, an answer each."""
+
+
+def load_demonstrations(
+    config: DataConfig, tokenizer: PreTrainedTokenizerBase, end_ids: Collection[int], longest: int
+) -> Problems:
+    """The train set of the settings: a row a sequence, with columns id, prompt and prompt_token_ids (what comes before
+    the first answer), and as lists of one: response, token_ids, sampled (which of them the assistant says: bool).
+
+    end_ids: tokens at which a response ends. Longer sequences than `longest` tokens are left out and counted. Raises
+    DataError naming the row.
+    """
+    check_template(tokenizer, config.chat_template_kwargs)
+    if not tokenizer.is_fast:
+        raise DataError(f"{tokenizer.name_or_path}: its tokenizer cannot tell which characters a token stands for")
+    whole = joined({
+        name: _load(source, config, tokenizer, end_ids, longest) for name, source in config.train_sets.items()
+    })  # fmt: skip
+    assert whole is not None
+    return whole
+
+
+def _load(
+    source: Source, config: DataConfig, tokenizer: PreTrainedTokenizerBase, end_ids: Collection[int], longest: int
+) -> Problems:
+    raw = read_rows(source, config.train_split, limit=config.limit)
+    if absent := missing_columns(raw, config, "nothing"):
+        raise DataError(f"{shown(source)}: {absent[0]}")
+    found: list[dict[str, Any]] = []
+    for row, values in named_rows(raw, config):
+        try:
+            if row.wrong:
+                raise DataError(row.wrong[0])
+            texts = find_answers(tokenizer, demonstrated_chat(values, config), config.chat_template_kwargs)
+        except DataError as error:
+            raise DataError(f"{place(source, row.line)}: {error}") from error
+        for number, (text, spans) in enumerate(texts):
+            name = row.id if len(texts) == 1 else f"{row.id}#{number}"
+            found.append({"id": name} | tokenise(tokenizer, text, spans, end_ids))
+    frame = pd.DataFrame(found)
+    lengths = frame["prompt_token_ids"].map(len) + frame["token_ids"].map(lambda of_row: max(map(len, of_row)))
+    if (fits := lengths <= longest).any():
+        return Problems(shown(source), frame[fits].reset_index(drop=True), int((~fits).sum()),
+                        repeated=("token_ids", "sampled"))  # fmt: skip
+    raise DataError(
+        f"{shown(source)}: all {len(fits)} chats are longer than data.max_prompt_length + rollout.max_response_length "
+        f"= {longest} (the shortest has {lengths.min()} tokens)"
+    )
+
+
+def demonstrated_chat(values: dict[str, Any], config: DataConfig) -> list[dict[str, Any]]:
+    """The messages of a row up to the last one that an assistant says: those of data.prompt_key, and after a prompt the
+    answer of data.answer_key. Raises DataError."""
+    chat, answer = values[config.prompt_key], values.get(config.answer_key)
+    if is_missing(chat):
+        raise DataError(f"column {config.prompt_key!r} is missing or null")
+    messages = checked_messages(chat, config)
+    if messages[-1]["role"] != "assistant" and not is_missing(answer):
+        messages.append({"role": "assistant", "content": str(answer)})
+    while messages and messages[-1]["role"] != "assistant":
+        messages.pop()
+    if not messages:
+        raise DataError(
+            f"column {config.prompt_key!r} has no message of an assistant, and there is no answer in column "
+            f"{config.answer_key!r} (data.answer_key): nothing can be learnt from it"
+        )
+    for number, message in enumerate(messages, 1):
+        if message["role"] == "assistant" and not message["content"].strip() and not message.get("tool_calls"):
+            raise DataError(f"message {number}: the assistant says nothing")
+    return messages
+
+
+def find_answers(
+    tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], settings: dict[str, Any]
+) -> list[tuple[str, list[Span]]]:
+    """The text of a chat with the places of its answers; one text an answer where earlier ones are written differently.
+
+    Raises DataError where the template does not write what was said behind what begins an answer.
+    """
+    texts: list[tuple[str, Span]] = []
+    for place_of, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        before = write_chat(tokenizer, messages[:place_of], settings)
+        text = write_chat(tokenizer, messages[: place_of + 1], settings, begins=False)
+        said = text.removeprefix(before)
+        if said == text or "".join(message["content"].split()) not in "".join(said.split()):
+            raise DataError(
+                f"message {place_of + 1}: the chat template of {tokenizer.name_or_path} changes what the assistant "
+                f"says, {message['content']!r:.60}, or what comes before it: it cannot tell what is learnt"
+            )
+        texts.append((text, (len(before), len(text))))
+    whole = texts[-1][0]
+    if all(whole.startswith(text) for text, _ in texts):
+        return [(whole, [span for _, span in texts])]
+    return [(text, [span]) for text, span in texts]
+
+
+def tokenise(
+    tokenizer: PreTrainedTokenizerBase, text: str, spans: list[Span], end_ids: Collection[int]
+) -> dict[str, Any]:
+    """A text as columns of `load_demonstrations`. A token that begins before an answer is not learnt."""
+    encoded = tokenizer(text, add_special_tokens=False, verbose=False, return_offsets_mapping=True)
+    ids, starts = encoded["input_ids"], [start for start, _ in encoded["offset_mapping"]]
+    said = [False] * len(ids)
+    for begin, end in spans:
+        inside = [number for number, start in enumerate(starts) if begin <= start < end]
+        last = next((number for number in inside if ids[number] in end_ids), inside[-1])
+        for number in inside:
+            said[number] = number <= last
+    first = said.index(True)
+    return {
+        "prompt": text[: spans[0][0]], "prompt_token_ids": ids[:first],
+        "response": [text[spans[0][0] :]], "token_ids": [ids[first:]], "sampled": [said[first:]],
+    }  # fmt: skip
+
+
+def demonstrated_rows(problems: pd.DataFrame) -> pd.DataFrame:
+    """Rows of such a train set as rows of samples: id, slot, sample, response, token_ids, sampled, log_probs (none: 0)
+    and tokens (learnt ones)."""
+    rows = problems[["id", *OF_ANSWERS]].assign(slot=range(len(problems)))
+    rows = rows.explode(OF_ANSWERS, ignore_index=True)
+    return rows.assign(
+        sample=rows.groupby("slot").cumcount(),
+        log_probs=rows["token_ids"].map(lambda ids: [0.0] * len(ids)),
+        tokens=rows[SAMPLED].map(sum),
+    )
+
+
+def weigh(batch: DataProto) -> dict[str, float]:
+    """Write what an update needs besides the tokens into a batch: each weighs 1. Returns metrics."""
+    mask = batch.tensor("response_mask")
+    for name, value in {"old_log_probs": 0.0, "advantages": 1.0, "importance_weights": 1.0}.items():
+        batch.batch[name] = torch.full(mask.shape, value)
+    return length_metrics(batch)

@@ -1,0 +1,46 @@
+"""The end of a step: evaluation, checkpoint, commit.
+
+Not covered: what comes before (flows/train.py, flows/learn.py).
+"""
+
+import logging
+
+from ares.reports import held_out_line, step_line
+from ares.runs import Step
+from ares.store import Ref
+from flows.draw import held_out_shards, sample
+from tasks.mismatch import check_draw
+from tasks.training import EvaluationResult, checkpoint, evaluate
+
+logger = logging.getLogger(__name__)
+
+
+async def end_step(step: Step, artifacts: dict[str, Ref], metrics: dict[str, float]) -> None:
+    """Evaluate the new policy and write its weights, where it is time, and commit."""
+    config, number = step.config, step.number
+    is_last = config.train.ends(number, step.state.counters.tokens)
+    evaluated = await evaluate_policy(step) if number % config.validation.every == 0 or is_last else None
+    if number % config.train.checkpoint_every == 0 or is_last:
+        artifacts["checkpoint"] = (await checkpoint(step)).checkpoint
+    commit(step, artifacts, metrics, evaluated)
+
+
+async def evaluate_policy(step: Step) -> EvaluationResult | None:
+    """Accuracy of the policy after the step on the held-out problems; None where there are none."""
+    if step.run.validation_set is None:
+        return None
+    samples = await sample(step, held_out_shards(step, step.run.validation_set.frame["id"].tolist()))
+    compared = await check_draw(step, samples.rollouts, "validation", step.config.validation.temperature)
+    evaluated = await evaluate(step, samples)
+    return evaluated.model_copy(update={"metrics": evaluated.metrics | compared})
+
+
+def commit(
+    step: Step, artifacts: dict[str, Ref], metrics: dict[str, float], evaluated: EvaluationResult | None
+) -> None:
+    """Finish a step: from here on it is never done again."""
+    if evaluated is not None:
+        step.state.add_evaluation(step.number, evaluated.accuracy, evaluated.mean_length)
+        artifacts, metrics = artifacts | {"evaluation": evaluated.rows}, metrics | evaluated.metrics
+    step.commit(artifacts, metrics)
+    logger.info("%s%s", step_line(step.run), held_out_line(step.run), extra=step.run.about)

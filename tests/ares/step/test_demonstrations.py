@@ -1,0 +1,106 @@
+"""Demonstrations: which tokens of a chat are learnt, with 26 published templates; rows that cannot be learnt from."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ares.config import DataConfig
+from ares.data import DataError, write_chat
+from ares.step import load_demonstrations
+from tests.ares.data.published_templates import PUBLISHED, published
+
+ASKED, SAID = "What is 12 + 30?", "The answer is 42."
+AGAIN, THEN = "Try again.", "Nothing was found"
+CHAT = [
+    {"role": "user", "content": ASKED}, {"role": "assistant", "content": SAID},
+    {"role": "user", "content": AGAIN}, {"role": "assistant", "content": THEN},
+]  # fmt: skip
+LATER_DIFFERS = {"qwen3", "phi3"}
+"""Their templates write an earlier answer differently from the last one: without a thought, or the end of the text."""
+ENDLESS = {"glm4"}
+"""Its template writes nothing after an answer: the next turn's beginning ends it."""
+UNTOLD = {"deepseek_r1", "minimax_m2"}
+"""Their templates begin an answer with a thought that they leave out of a chat."""
+
+
+def load(folder: Path, name: str, rows: list[dict[str, Any]], longest: int = 500, **settings: Any) -> Any:
+    file = folder / "chats.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tokenizer = published(name)
+    config = DataConfig(train=str(file), **settings)
+    return load_demonstrations(config, tokenizer, {tokenizer.convert_tokens_to_ids(PUBLISHED[name].end)}, longest).frame
+
+
+def learnt(name: str, row: Any) -> list[str]:
+    """What is learnt of a row, piece by piece, without spaces around it."""
+    pieces: list[list[int]] = [[]]
+    for token, counts in zip(row["token_ids"][0], row["sampled"][0], strict=True):
+        if counts:
+            pieces[-1].append(token)
+        elif pieces[-1]:
+            pieces.append([])
+    return [published(name).decode(piece).strip() for piece in pieces if piece]
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED.keys() - UNTOLD))
+def test_each_answer_and_its_end_are_learnt_and_nothing_else(name: str, tmp_path: Path) -> None:
+    end = "" if name in ENDLESS else PUBLISHED[name].end
+    frame = load(tmp_path, name, [{"prompt": CHAT, "id": "a"}])
+    pieces = [learnt(name, row) for _, row in frame.iterrows()]
+    if name in LATER_DIFFERS:
+        assert frame["id"].tolist() == ["a#0", "a#1"]
+        assert [[piece.replace("<think>\n\n</think>\n\n", "") for piece in each] for each in pieces] == [
+            [f"{SAID}{end}"], [f"{THEN}{end}"],
+        ]  # fmt: skip
+    else:
+        assert frame["id"].tolist() == ["a"]
+        (whole,) = pieces
+        assert [piece.removesuffix(end).strip() + end for piece in whole] == [SAID + end, THEN + end]
+        assert all(piece.endswith(end) for piece in whole)
+    # What comes before the first answer is what the policy is asked in training.
+    asked = write_chat(published(name), CHAT[:1], {})
+    assert frame["prompt_token_ids"][0] == published(name)(asked, add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.parametrize("name", sorted(UNTOLD))
+def test_a_template_that_cannot_tell_what_is_learnt_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"chats.jsonl:1: message 2: the chat template of {name} changes what"):
+        load(tmp_path, name, [{"prompt": CHAT}])
+
+
+def test_a_prompt_with_an_answer_is_a_chat(tmp_path: Path) -> None:
+    whole = load(tmp_path, "chatml", [{"messages": CHAT[:2]}], prompt_key="messages")
+    apart = load(tmp_path, "chatml", [{"prompt": ASKED, "answer": SAID}, {"prompt": CHAT[:1], "answer": SAID}])
+    for _, row in apart.iterrows():
+        assert row.drop("id").equals(whole.iloc[0].drop("id"))
+
+
+def test_longer_chats_are_left_out(tmp_path: Path) -> None:
+    rows = [{"prompt": ASKED, "answer": SAID}, {"prompt": ASKED, "answer": SAID * 9}]
+    frame = load(tmp_path, "chatml", rows)
+    short, long = (len(row["prompt_token_ids"]) + len(row["token_ids"][0]) for _, row in frame.iterrows())
+    assert load(tmp_path, "chatml", rows, long - 1)["id"].tolist() == ["0"]
+    with pytest.raises(DataError, match=f"all 2 chats are longer than .* = {short - 1} "):
+        load(tmp_path, "chatml", rows, short - 1)
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"prompt": CHAT[:1]}, r"chats.jsonl:2: column 'prompt' has no message of an assistant, .*column 'answer'"),
+        ({"prompt": None}, r"chats.jsonl:2: column 'prompt' is missing or null"),
+        ({"prompt": [*CHAT[:1], {"role": "assistant", "content": " "}]}, r"chats.jsonl:2: message 2: .* says nothing"),
+        ({"prompt": [*CHAT[:1], {"role": "assistant", "content": 4}]}, r"chats.jsonl:2: .*role and content are text"),
+        ({"prompt": CHAT, "id": "1"}, r"chats.jsonl:2: id '1' is a duplicate of row 1"),
+    ],
+)  # fmt: skip
+def test_a_row_that_cannot_be_learnt_from_is_named(row: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=told):
+        load(tmp_path, "chatml", [{"prompt": CHAT, "id": "1"}, {"id": "2"} | row])
+
+
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"chats.jsonl: column 'prompt' is missing \(columns: messages\)"):
+        load(tmp_path, "chatml", [{"messages": CHAT}])
