@@ -19,6 +19,8 @@ from torch import Tensor
 
 MASK_RATIO_RANGE = (0.2, 0.8)
 """The mask ratio p is uniform over this range."""
+PROMPT_RATIO = 0.15
+"""Share of the prompt's tokens that d1 masks."""
 
 
 def version_masks(mask: Tensor) -> Tensor:
@@ -33,19 +35,26 @@ Draw = Callable[[int], tuple[Tensor, Tensor]]
 class MaskedPasses(NamedTuple):
     """Masks of V passes, bool [V, B, K], and each pass's weight in a token's estimate Σ_v w_v·l_v, [V, B, K].
 
-    A pass that does not mask a token has weight 0 for it.
+    A pass that does not mask a token has weight 0 for it. prompt_ratio: probability with which each token of the prompt
+    is masked, in every pass.
     """
 
     masks: Tensor
     weights: Tensor
+    prompt_ratio: float = 0.0
 
 
 def full_mask(draw: Draw) -> MaskedPasses:
-    """One fully masked pass (d1, arXiv 2504.12216): no variance, but no context either."""
+    """One fully masked pass: no variance, but no context either."""
     _, mask = draw(0)
     return MaskedPasses(
         torch.ones_like(mask)[None], torch.ones(1, *mask.shape, dtype=torch.float64, device=mask.device)
     )
+
+
+def masked_prompt(draw: Draw) -> MaskedPasses:
+    """The same with a part of the prompt masked (diffu-GRPO: d1, arXiv 2504.12216, §3.2): log f(o_k | q′ ⊕ masks)."""
+    return full_mask(draw)._replace(prompt_ratio=PROMPT_RATIO)
 
 
 def independent_masks(draw: Draw, passes: int) -> MaskedPasses:
@@ -77,6 +86,7 @@ MASK_ESTIMATES: dict[str, tuple[Callable[[Draw], MaskedPasses], int]] = {
     "two_masks": (partial(independent_masks, passes=2), 2),
     "three_masks": (partial(independent_masks, passes=3), 3),
     "full": (full_mask, 1),
+    "masked_prompt": (masked_prompt, 1),
 }
 """model.mask_estimate → the estimate of a token's log-prob, and the number of passes it takes."""
 

@@ -1,15 +1,16 @@
 """Dream's denoising: a canvas of mask tokens becomes text, the most confident positions first (arXiv 2508.15487).
 
 Covered: how many positions a step unmasks, candidate tokens with their confidence (entropy, maskgit_plus, topk_margin,
-origin), which positions are chosen; a transformers model's logits for the positions after the prompts; where a
-completion ends. Uniform draws come in as tensors. Not covered: batching prompts, keys of draws
-(ares/engines/diffusion.py).
+origin), which positions are chosen; blocks from left to right (LLaDA, arXiv 2502.09992, §2.4), and a threshold beyond
+which positions need not wait for their turn (Fast-dLLM, arXiv 2505.22618, §3.3); a transformers model's logits for the
+positions after the prompts; where a completion ends. Uniform draws come in as tensors. Not covered: batching prompts,
+keys of draws (ares/engines/diffusion.py).
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +46,8 @@ class FinishedCanvas:
     tokens: Tensor
     log_probs: Tensor
     entropies: Tensor
+    passes: Tensor
+    """Passes through the model in which a row still had masks: [B]."""
 
 
 def uncovered_share(step: int, steps: int) -> float:
@@ -53,6 +56,19 @@ def uncovered_share(step: int, steps: int) -> float:
         return 1.0
     times = torch.linspace(1, EPS, steps + 1)
     return float(1 - times[step + 1] / times[step])
+
+
+def plan_passes(settings: DenoisingSettings, places: int) -> Iterator[tuple[int, float]]:
+    """For each step: how many of the canvas's first positions it may unmask, and the share of those still masked.
+
+    A block gets an equal part of the steps; without blocks the canvas is one. Raises ValueError where it does not.
+    """
+    blocks, rest = divmod(places, settings.block or places)
+    steps, more = divmod(settings.steps, max(blocks, 1))
+    if rest or more:
+        raise ValueError(f"{places} positions in {settings.steps} steps cannot be cut into blocks of {settings.block}")
+    for number in range(1, blocks + 1):
+        yield from ((number * places // blocks, uncovered_share(step, steps)) for step in range(steps))
 
 
 def propose(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_id: int | None = None) -> Proposal:
@@ -93,7 +109,8 @@ def chosen_places(
     """Which positions a step unmasks: [B, K] bool.
 
     confidence: [B, K]; masked: [B, K]; uniform: [B, K], used by `origin` and alg_temp. Of n masked positions
-    int(n·share) are chosen, the leftmost first where confidences tie; `origin` takes each with probability `share`.
+    int(n·share) are chosen, with a threshold at least one, the leftmost first where confidences tie; `origin` takes
+    each with probability `share`.
     """
     if settings.alg == "origin":
         return masked & (uniform < share)
@@ -105,6 +122,8 @@ def chosen_places(
     rank_by = rank_by.masked_fill(~masked, -torch.inf)
     rank = rank_by.argsort(dim=-1, descending=True, stable=True).argsort(-1)
     counts = (masked.sum(1) * share).floor() if share < 1 else masked.sum(1)
+    if settings.threshold is not None:
+        counts = counts.clamp(min=1)
     return masked & (rank < counts[:, None])
 
 
@@ -116,26 +135,29 @@ def denoise(
     uniform: Uniform,
     device: torch.device | str = "cpu",
 ) -> FinishedCanvas:
-    """Unmask a canvas of B × K mask tokens.
+    """Unmask a canvas of B × K mask tokens. A row's tokens do not depend on the rows beside it.
 
     logits_at(canvas [B, K], wanted [B, K] bool) → [N, V]: logits of each wanted position given the canvas.
     """
     canvas = torch.full(shape, mask_id, device=device)
     log_probs, entropies = torch.zeros(shape, device=device), torch.zeros(shape, device=device)
-    for step in range(settings.steps):
+    passed = torch.zeros(shape[0], dtype=torch.long, device=device)
+    for step, (end, share) in enumerate(plan_passes(settings, shape[1])):
         masked = canvas == mask_id
-        share = uncovered_share(step, settings.steps)
-        if not bool(masked.any()):
-            break
-        if settings.alg != "origin" and int(masked.sum(1).max() * share) == 0:
+        masked[:, end:] = False
+        waits = settings.alg != "origin" and settings.threshold is None and int(masked.sum(1).max() * share) == 0
+        if waits or not bool(masked.any()):
             continue
+        passed += masked.any(1)
         proposed = _propose_all(logits_at(canvas, masked), uniform("token", step)[masked], settings, mask_id)
         confidence = torch.zeros(shape, device=device).masked_scatter(masked, proposed.confidence)
         take = chosen_places(confidence, masked, share, settings, uniform("place", step))
+        if settings.threshold is not None:
+            take[masked] |= proposed.log_probs.exp() > settings.threshold
         taken = take[masked]
         canvas[take] = proposed.tokens[taken]
         log_probs[take], entropies[take] = proposed.log_probs[taken], proposed.entropies[taken]
-    return FinishedCanvas(canvas, log_probs, entropies)
+    return FinishedCanvas(canvas, log_probs, entropies, passed)
 
 
 def _propose_all(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_id: int) -> Proposal:

@@ -341,6 +341,12 @@ class UncoveringSettings(Strict):
     """Which positions are uncovered first: lowest entropy, most probable token, largest margin, or at random."""
     alg_temp: float = Field(0.0, ge=0)
     """Above 0, positions are drawn by softmax(confidence / alg_temp) instead of taken in order."""
+    threshold: float | None = Field(None, gt=0, lt=1)
+    """A pass also uncovers every position whose token is more probable than this, and one at least (Fast-dLLM, which
+    uses .9 and as many steps as positions): fewer passes where the model is sure. None: as many as `steps` plans."""
+    block: int | None = Field(None, ge=1, le=MOST_TOKENS)
+    """Positions that are filled before any to their right is uncovered (LLaDA's block length); each block gets an
+    equal part of the steps. None: the whole canvas at once."""
 
 
 class DenoisingSettings(UncoveringSettings):

@@ -197,6 +197,21 @@ def _second_turns(config: Config) -> Iterator[str]:
         yield "rollout.second_turn.enabled needs an estimator that compares within a group, as grpo and rloo do"
 
 
+def _denoising(config: Config) -> Iterator[str]:
+    length, block = config.rollout.max_response_length, config.rollout.diffusion.block
+    if block is None:
+        return
+    if length % block:
+        yield f"rollout.diffusion.block ({block}) must divide rollout.max_response_length ({length})"
+        return
+    for name, steps in (
+        ("rollout.diffusion.steps", config.rollout.diffusion.steps),
+        ("validation.few_steps", config.validation.few_steps),
+    ):
+        if steps is not None and steps % (length // block):
+            yield f"{name} ({steps}) must be a multiple of the {length // block} blocks, which get equal parts of them"
+
+
 def _families(config: Config) -> Iterator[str]:
     family, algorithm = config.model.family, config.algorithm
     masked, exact_kl = family == "masked_diffusion", algorithm.kl.penalty == "full"
@@ -223,8 +238,18 @@ def _families(config: Config) -> Iterator[str]:
             yield "algorithm.entropy_bonus needs a distribution of each sampled token, which masked diffusion lacks"
         if algorithm.advantage.needs_values or exact_kl:
             yield "masked-diffusion models have no critic (estimator=gae) and no exact KL (penalty=full)"
-    elif config.validation.few_steps is not None:
-        yield "validation.few_steps is for masked-diffusion models: others take a pass a token"
+        yield from _denoising(config)
+    else:
+        changed = {
+            "validation.few_steps": config.validation.few_steps is not None,
+            "model.mask_estimate": config.model.mask_estimate != "published",
+            "rollout.diffusion": config.rollout.diffusion != type(config.rollout.diffusion)(),
+        }
+        yield from (
+            f"{name} is for masked-diffusion models (model.family): others take a pass a token"
+            for name, is_changed in changed.items()
+            if is_changed
+        )
     if family != "vision_language":
         if config.model.train_vision:
             yield "model.train_vision needs model.family=vision_language"

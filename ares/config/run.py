@@ -39,10 +39,12 @@ class ModelConfig(Strict):
     family: Literal["causal", "vision_language", "masked_diffusion"] = "causal"
     """vision_language: Qwen2-VL, Qwen2.5-VL, for rows with images or videos. masked_diffusion: Dream, DiffuCoder;
     trained with coupled masks, sampled with rollout.engine=diffusion."""
-    mask_estimate: Literal["published", "rescaled", "coupled", "two_masks", "three_masks", "full"] = "published"
-    """masked_diffusion: how a token's log-prob is estimated. published: a coupled pair of masks and the full
-    one, 1.5 times a log-prob; rescaled: once; coupled: the pair; two_masks, three_masks: independent ones; full: all
-    places masked."""
+    mask_estimate: Literal["published", "rescaled", "coupled", "two_masks", "three_masks", "full", "masked_prompt"] = (
+        "published"
+    )
+    """masked_diffusion: how a token's log-prob is estimated. published: a coupled pair of masks and the full one, 1.5
+    times a log-prob; rescaled: once; coupled: the pair; two_masks, three_masks: independent ones; full: all places
+    masked; masked_prompt: all places, and .15 of the prompt (d1's diffu-GRPO)."""
     train_vision: bool = False
     """vision_language: train the tower that looks at pictures too (with model.lora: give it adapters where
     lora.targets names layers of it). Otherwise it stays as it is."""

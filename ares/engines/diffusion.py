@@ -51,8 +51,7 @@ class DiffusionEngine(ModelEngine):
             steps=settings.denoising_steps or self.how.steps,
             temperature=settings.temperature,
             top_p=settings.top_p,
-            alg=self.how.alg,
-            alg_temp=self.how.alg_temp,
+            **self.how.model_dump(include={"alg", "alg_temp", "threshold", "block"}),
         )
         for start in range(0, len(requests), self.how.batch):
             batch = requests[start : start + self.how.batch]
@@ -83,4 +82,5 @@ class DiffusionEngine(ModelEngine):
                 "stop" if stop else "length",
                 entropies=entropies[row, :length],
                 canvas=tokens[row],
+                passes=int(answered.passes[row]),
             )

@@ -64,6 +64,8 @@ class Completion:
     """float32, masked-diffusion models: of the distributions the tokens were drawn from (nats)."""
     canvas: np.ndarray | None = None
     """int32, masked-diffusion models: the whole canvas, including what follows the end."""
+    passes: int | None = None
+    """Masked-diffusion models: passes until the canvas was full."""
 
 
 class Engine(ABC):

@@ -19,7 +19,15 @@ from ares.grading import SCORE
 from ares.step import is_second_turn, with_scores
 from ares.store import Ref
 
-OF_ENGINES = ["prompt_token_ids", "token_ids", "log_probs", "finish_reason", "token_entropies", "canvas"]
+OF_ENGINES = [
+    "prompt_token_ids",
+    "token_ids",
+    "log_probs",
+    "finish_reason",
+    "token_entropies",
+    "canvas",
+    "denoising_passes",
+]
 """Columns of samples that are dropped."""
 GRADED = ("accuracy", SCORE, "pass_ratio")
 """Means that are estimated besides pass@k, if the grader gives them."""

@@ -30,7 +30,10 @@ from rewards.child_process import ChildProcess
 
 logger = logging.getLogger(__name__)
 
-OF_SAMPLING = ("response", "token_ids", "log_probs", "prompt_token_ids", "token_entropies", "canvas", ASKED, STEP)
+OF_SAMPLING = (
+    "response", "token_ids", "log_probs", "prompt_token_ids", "token_entropies", "canvas", "denoising_passes", ASKED,
+    STEP,
+)  # fmt: skip
 """Columns that are not the data set's; functions get some of them under other names."""
 OF_TRL = {"completions", "completion_ids", "prompts"}
 """Parameters by which TRL's signature is recognized: a function may take one and leave the others to **columns."""

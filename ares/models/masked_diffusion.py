@@ -98,10 +98,10 @@ class MaskedLanguageModel(PolicyModel):
         batch: prompts [B, P], canvas [B, K], attention_mask, response_mask, mask_seeds [B].
         """
         places = batch["canvas"].shape[1]
-        masks, weights = self.masked_passes(partial(random_mask, batch["mask_seeds"], places))
+        masks, weights, prompt_ratio = self.masked_passes(partial(random_mask, batch["mask_seeds"], places))
         response = torch.zeros_like(masks[0])
         response[:, : batch["response_mask"].shape[1]] = batch["response_mask"].bool()
-        hidden = self._hidden(batch, masks)[:, response].to(self.compute_dtype)  # [V, N, H]
+        hidden = self._hidden(batch, masks, prompt_ratio)[:, response].to(self.compute_dtype)  # [V, N, H]
         weights = weights[:, response]
         # Ordered by pass: the first that counts for a token, then the second, ….
         counts = weights > 0
@@ -118,12 +118,14 @@ class MaskedLanguageModel(PolicyModel):
         first = rank[version, token] == 0
         return TokenLogProbs(estimate, empty[0].index_put((token[first],), entropies[first]))
 
-    def _hidden(self, batch: Pass, masked: Tensor) -> Tensor:
-        """Hidden states [V, B, K, H] that predict the canvas, from V masked versions [V, B, K] of it."""
+    def _hidden(self, batch: Pass, masked: Tensor, prompt_ratio: float) -> Tensor:
+        """Hidden states [V, B, K, H] that predict the canvas, from V masked versions [V, B, K] of it; `prompt_ratio` of
+        the prompts' tokens are masked."""
         width = batch["prompts"].shape[1]
+        prompts = batch["prompts"].masked_fill(prompt_mask(batch["mask_seeds"], width, prompt_ratio), self.mask_id)
         seen = batch["attention_mask"][:, :width].bool()
         used = int(seen.any(0).sum())  # columns that are padding in every row are left off
-        prompts, seen = batch["prompts"][:, width - used :], seen[:, width - used :]
+        prompts, seen = prompts[:, width - used :], seen[:, width - used :]
         canvas = batch["canvas"]
         versions, rows, places = masked.shape
         ids = torch.cat([prompts.expand(versions, -1, -1), canvas.masked_fill(masked, self.mask_id)], 2).flatten(0, 1)
@@ -183,6 +185,14 @@ def random_mask(seeds: Tensor, places: int, number: int) -> tuple[Tensor, Tensor
     ratio = low + (high - low) * keyed_uniform(seeds, first)[:, None]
     place = torch.arange(first + 1, first + places + 1, device=seeds.device)
     return ratio, keyed_uniform(seeds[:, None], place) < ratio
+
+
+def prompt_mask(seeds: Tensor, width: int, ratio: float) -> Tensor:
+    """Which tokens of each row's prompt are masked, each with probability `ratio`: bool [B, width].
+
+    Positions count from the end, from −1, so that padding on the left changes nothing; a canvas's draws start at 0.
+    """
+    return keyed_uniform(seeds[:, None], torch.arange(-width, 0, device=seeds.device)) < ratio
 
 
 def _settings(config: ModelConfig) -> Any:

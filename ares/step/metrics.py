@@ -190,6 +190,8 @@ def _evaluated(rows: pd.DataFrame) -> dict[str, float]:
         "clip_ratio": float(rows["truncated"].mean()),
     } | {f"{bucket}_share": float(np.mean(codes == code)) for code, bucket in enumerate(BUCKETS)}
     metrics |= episode_metrics(rows)
+    if "denoising_passes" in rows:
+        metrics["denoising_passes"] = float(rows["denoising_passes"].mean())
     if SCORE in rows:
         metrics["reward"] = float(scored[SCORE].mean())
         metrics |= function_metrics(rows)

@@ -99,6 +99,8 @@ class Refill:
             | function_metrics(rows)
             | episode_metrics(rows)
         )
+        if "denoising_passes" in rows:
+            metrics["rollout/denoising_passes"] = float(rows["denoising_passes"].mean())
         if self.config.reward.judges_programs:
             metrics |= code_metrics(rows, self.slots)
             if self.config.rollout.second_turn.enabled:

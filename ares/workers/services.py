@@ -111,6 +111,7 @@ class EngineService:
             if completions and completions[0].canvas is not None:  # a masked-diffusion engine's
                 columns["token_entropies"] = [completion.entropies for completion in completions]
                 columns["canvas"] = [completion.canvas for completion in completions]
+                columns["denoising_passes"] = [completion.passes for completion in completions]
             yield pd.DataFrame(columns, index=[index for index, _ in finished])
 
     def _sampled(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:

@@ -279,7 +279,8 @@ def draws(rows, places, seed=0):
 @pytest.mark.parametrize("name", MASK_ESTIMATES)
 def test_a_pass_counts_only_where_it_masks_and_all_together_are_one_log_prob_on_average(name):
     masked, passes = MASK_ESTIMATES[name]
-    masks, weights = masked(draws(20_000, 5))
+    masks, weights, prompt_ratio = masked(draws(20_000, 5))
+    assert prompt_ratio == (0.15 if name == "masked_prompt" else 0)
     assert masks.shape == weights.shape == (passes, 20_000, 5)
     assert masks.dtype is torch.bool
     assert torch.equal(weights > 0, masks)
@@ -289,7 +290,7 @@ def test_a_pass_counts_only_where_it_masks_and_all_together_are_one_log_prob_on_
 def test_the_published_estimate_is_the_one_of_the_two_log_probs_and_a_scale():
     known = torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(1))
     ratio, mask = draws(4, 6, seed=2)(0)
-    masks, weights = MASK_ESTIMATES["published"][0](draws(4, 6, seed=2))
+    masks, weights, _ = MASK_ESTIMATES["published"][0](draws(4, 6, seed=2))
     partial = torch.where(mask, known[1], known[2])
     expected = (known[0] + torch.where(mask, 1 / ratio, 1 / (1 - ratio)).float() * partial) / 2
     assert torch.equal((weights.float() * known).sum(0), expected)

@@ -18,6 +18,11 @@ def draws(shape, seed=0):
     return lambda purpose, step: torch.rand(shape, generator=generator, dtype=torch.float64)
 
 
+def keyed_draws(shape):
+    """Draws that do not depend on those before them."""
+    return lambda purpose, step: draws(shape, seed=2 * step + (purpose == "place"))(purpose, step)
+
+
 def random_logits(shape, vocabulary=9, seed=1):
     """Distributions that depend on the canvas, with the mask among the likely tokens."""
     table = 2 * torch.randn(vocabulary, vocabulary, generator=torch.Generator().manual_seed(seed))
@@ -150,3 +155,73 @@ def test_sampled_places_follow_the_confidence():
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match="DenoisingSettings"):
         how(**{"steps": 4} | wrong)
+
+
+# ---- blocks and a threshold ------------------------------------------------------------------------------------------
+
+
+def replay(settings, shape=(5, 12), sharpness=2.0):
+    """The canvas before each pass, and what came of it."""
+    seen, logits_at = [], random_logits(shape)
+
+    def noted(canvas, wanted):
+        seen.append(canvas.clone())
+        return sharpness * logits_at(canvas, wanted)
+
+    return seen, denoise(noted, shape, settings, MASK, keyed_draws(shape))
+
+
+@pytest.mark.parametrize("alg", ["entropy", "origin"])
+@pytest.mark.parametrize("threshold", [None, 0.5])
+def test_a_block_is_full_before_any_place_to_its_right_is_uncovered(alg, threshold):
+    seen, canvas = replay(how(9, alg=alg).model_copy(update={"block": 4, "threshold": threshold}))
+    assert (canvas.tokens != MASK).all()
+    for before in [*seen, canvas.tokens]:
+        covered = (before == MASK).view(5, 3, 4)
+        first = covered.any(2).int().cumsum(1) == 1  # from the first block with a mask on …
+        later = first.cumsum(1) > 1
+        assert covered[later].all()  # … all that follow it are untouched
+    assert len(seen) <= 9
+
+
+def test_blocks_and_steps_that_do_not_divide_are_refused():
+    for wrong in ({"block": 5}, {"block": 4, "steps": 10}):
+        with pytest.raises(ValueError, match="12 positions in .* cannot be cut into blocks"):
+            replay(how(9).model_copy(update=wrong))
+
+
+@pytest.mark.parametrize("block", [None, 4])
+@pytest.mark.parametrize("sharpness", [0.5, 3.0])
+def test_a_pass_uncovers_what_exceeds_the_threshold_and_one_place_at_least(block, sharpness):
+    """With as many steps as places: Fast-dLLM's rule (arXiv 2505.22618, algorithm 1), written out row by row."""
+    shape = (5, 12)
+    settings = how(12, 1.0, 1.0).model_copy(update={"threshold": 0.6, "block": block})
+    logits_at, uniform = random_logits(shape), keyed_draws(shape)
+    canvas, passes = torch.full(shape, MASK), [0] * 5
+    for step in range(12):
+        token_draws, before = uniform("token", step), canvas.clone()
+        for row in range(5):
+            last = 12 if block is None else block * (step // 4 + 1)
+            places = [place for place in range(last) if before[row, place] == MASK]
+            if not places:
+                continue
+            passes[row] += 1
+            proposed = {}
+            for place in places:
+                wanted = torch.zeros(shape, dtype=torch.bool)
+                wanted[row, place] = True
+                logits = sharpness * logits_at(before, wanted)
+                proposed[place] = propose(logits, token_draws[row, place][None], settings, MASK)
+            best = max(places, key=lambda place: (float(proposed[place].confidence), -place))
+            for place in places:
+                if place == best or float(proposed[place].log_probs.exp()) > 0.6:
+                    canvas[row, place] = proposed[place].tokens[0]
+    _, replayed = replay(settings, shape, sharpness)
+    assert replayed.tokens.tolist() == canvas.tolist()
+    assert replayed.passes.tolist() == passes
+    assert (max(passes) < 10) == (sharpness > 1)
+
+
+def test_without_a_threshold_each_row_takes_every_pass_that_uncovers_something():
+    assert replay(how(6))[1].passes.tolist() == [6] * 5
+    assert replay(how(1))[1].passes.tolist() == [1] * 5
