@@ -205,13 +205,22 @@ def completion_logits(model: Any, input_ids: Tensor, keep: int, attention_mask: 
             options[name] = wanted
     if attention_mask is not None and not bool(attention_mask.all()):
         seen = attention_mask.bool()
-        options["attention_mask"] = seen[:, None, None, :] & seen[:, None, :, None]
+        options["attention_mask"] = attention_both_ways(seen)
         options["position_ids"] = (seen.long().cumsum(1) - 1).clamp(min=0)
     logits = model(input_ids, **options).logits
     logits = logits[:, -wanted:]
     if keep == length:  # nothing precedes the first token, so its own logit predicts it, as in Dream
         return torch.cat([logits[:, :1], logits[:, :-1]], 1)
     return logits[:, :-1]
+
+
+def attention_both_ways(seen: Tensor) -> Tensor:
+    """Which positions attend to which, among those that are seen: bool [B, N] → [B, 1, N, N].
+
+    Padding sees itself: what attends to nothing is NaN in some kernels, and NaN spreads through the values.
+    """
+    own = torch.eye(seen.shape[1], dtype=torch.bool, device=seen.device)
+    return seen[:, None, None, :] & seen[:, None, :, None] | own
 
 
 def completion_mask(ends: Tensor) -> Tensor:

@@ -19,15 +19,7 @@ from ares.grading import SCORE
 from ares.step import is_second_turn, with_scores
 from ares.store import Ref
 
-OF_ENGINES = [
-    "prompt_token_ids",
-    "token_ids",
-    "log_probs",
-    "finish_reason",
-    "token_entropies",
-    "canvas",
-    "denoising_passes",
-]
+OF_ENGINES = ["prompt_token_ids", "token_ids", "log_probs", "finish_reason", "token_entropies", "canvas"]
 """Columns of samples that are dropped."""
 GRADED = ("accuracy", SCORE, "pass_ratio")
 """Means that are estimated besides pass@k, if the grader gives them."""
@@ -94,6 +86,8 @@ def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, 
         "interval": f"{CONFIDENCE:.0%}, bootstrap over problems; of a share that is 0 or 1 everywhere the exact "
         "binomial's, of other equal values none",
     }
+    if "denoising_passes" in first:
+        summary["denoising_passes"] = float(first["denoising_passes"].mean())
     if "error_type" in first:
         shares = first["error_type"].value_counts(normalize=True)
         summary["error_types"] = {str(name): float(share) for name, share in shares.items()}

@@ -35,7 +35,7 @@ from ares.store import Memo, RunStore, StoreError, file_digest, is_name, name_af
 from ares.workers import PlainWorkers, Workers, check_engine, check_weights, newest_checkpoint
 
 OF_A_RUN = ("data.", "reward.", "environment.", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",
-             "rollout.max_mismatch")  # fmt: skip
+             "rollout.max_mismatch", "rollout.diffusion.")  # fmt: skip
 """Settings that may differ from the run's; the others determine its weights."""
 
 

@@ -4,7 +4,7 @@ Covered: causal, masked-diffusion and vision-language models behind one interfac
 (ares/learner), sampling (ares/engines).
 """
 
-from ares.models.architecture import ModelError, check_architecture
+from ares.models.architecture import ModelError, check_architecture, read_settings
 from ares.models.causal import Critic, LanguageModel
 from ares.models.kinds import load_model
 from ares.models.lora import (

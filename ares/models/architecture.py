@@ -48,6 +48,8 @@ def check_architecture(config: Config) -> None:
 
 def read_settings(config: ModelConfig) -> Any:
     """A model's configuration. Raises ModelError."""
+    if config.family == "masked_diffusion":
+        from ares.models import llada  # noqa: F401 (registers it with transformers; others need not wait for it)
     try:
         return AutoConfig.from_pretrained(config.location, trust_remote_code=config.trust_remote_code)
     except Exception as error:  # remote code and odd files raise anything

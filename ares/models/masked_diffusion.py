@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import AutoModel
 
 from algorithms.coupled_sampling import MASK_ESTIMATES, MASK_RATIO_RANGE
+from algorithms.denoising import attention_both_ways
 from algorithms.keyed_sampling import keyed_uniform
 from algorithms.keys import derive_seed
 from algorithms.logprobs import logprobs_and_entropy
@@ -130,15 +131,10 @@ class MaskedLanguageModel(PolicyModel):
         versions, rows, places = masked.shape
         ids = torch.cat([prompts.expand(versions, -1, -1), canvas.masked_fill(masked, self.mask_id)], 2).flatten(0, 1)
         seen = torch.cat([seen, seen.new_ones(rows, places)], 1).repeat(versions, 1)
-        mask = None
-        if not bool(seen.all()):
-            # Padding sees itself: what attends to nothing is NaN in some kernels, and NaN spreads through the values.
-            own = torch.eye(seen.shape[1], dtype=torch.bool, device=seen.device)
-            mask = seen[:, None, None, :] & seen[:, None, :, None] | own
         with torch.autocast(ids.device.type, torch.bfloat16, enabled=self.compute_dtype is torch.bfloat16):
             hidden = self.decoder(
                 input_ids=ids,
-                attention_mask=mask,
+                attention_mask=None if bool(seen.all()) else attention_both_ways(seen),
                 position_ids=(seen.long().cumsum(1) - 1).clamp(min=0),
             ).last_hidden_state
         return hidden[:, -places - 1 : -1].reshape(versions, rows, places, -1)

@@ -19,7 +19,6 @@ import torch
 import transformers
 from safetensors import SafetensorError
 from transformers import (
-    AutoConfig,
     AutoImageProcessor,
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -33,7 +32,7 @@ from ares.config import Config, ConfigError, ModelConfig
 from ares.data import load_tokenizer, odd_in_template
 from ares.engines import end_token_ids
 from ares.learner import checkpoints
-from ares.models import PUBLISHED_AS, ModelError, check_weight_files, quiet_transformers
+from ares.models import PUBLISHED_AS, ModelError, check_weight_files, quiet_transformers, read_settings
 from ares.runs.digests import check_model
 from ares.runs.run import read_config
 from ares.store import Ref, RunStore, StoreError, files_in, run_store
@@ -146,7 +145,7 @@ def _check_written(model: ModelConfig, folder: Path, adapters_only: bool) -> Non
 
 def _load(model: ModelConfig, place: str) -> Any:
     remote = {"trust_remote_code": model.trust_remote_code}
-    settings = AutoConfig.from_pretrained(place, **remote)
+    settings = read_settings(model.model_copy(update={"path": place}))
     return PUBLISHED_AS[model.family].from_pretrained(place, dtype=settings.dtype or torch.float32, **remote)
 
 

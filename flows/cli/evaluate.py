@@ -108,6 +108,7 @@ def _show(summary: dict[str, Any], folder: str) -> None:
     judged, tried = summary.get("references"), summary.get("second_turns")
     facts = {
         "mean length": f"{summary['mean_length']:.1f} tokens, truncated {summary['truncated']:.1%}",
+        "denoising passes": (passes := summary.get("denoising_passes")) and f"{passes:.1f} a response",
         "base": summary.get("base_tests"),
         "reference solutions": judged and f"{judged['accepted']} of {judged['solutions']} accepted",
         "second attempts": tried and f"of {tried['samples']} programs; {tried['left_out']} that failed had none",

@@ -186,7 +186,7 @@ def test_a_block_is_full_before_any_place_to_its_right_is_uncovered(alg, thresho
 
 def test_blocks_and_steps_that_do_not_divide_are_refused():
     for wrong in ({"block": 5}, {"block": 4, "steps": 10}):
-        with pytest.raises(ValueError, match="12 positions in .* cannot be cut into blocks"):
+        with pytest.raises(ValueError, match=r"12 positions in .* cannot be cut into blocks"):
             replay(how(9).model_copy(update=wrong))
 
 

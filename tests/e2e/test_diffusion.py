@@ -43,6 +43,7 @@ def test_a_masked_diffusion_model_goes_through_the_same_steps(diffusion_runs: Pa
     assert metrics["actor/optimizer_steps"] == 4  # two steps of two iterations
     assert metrics["entropy/mean"] > 0
     assert 0 <= metrics["val/few_steps/accuracy"] <= 1
+    assert metrics["rollout/denoising_passes"] == metrics["val/denoising_passes"] == 7
     assert len(store.read_rows(commit.artifacts["evaluation"])) == 16  # in as many passes as in training
     assert {name for name in metrics if name.startswith("bucket/")} >= {"bucket/hard/target", "bucket/hard/alpha"}
 

@@ -101,6 +101,9 @@ def refusal(name: str, *overrides: str) -> str:
         ("rollout={engine: vllm, temperature: 0.005}", "rollout.temperature=0.005: rollout.engine=vllm"),
         # What the mathematics would refuse only in the middle of a run is refused here.
         ("algorithm.filter={low: 0.9, high: 0.1}", "algorithm.filter: low"),
+        ("model.mask_estimate=full", "model.mask_estimate is for masked-diffusion models (model.family)"),
+        ("rollout.diffusion.threshold=0.9", "rollout.diffusion is for masked-diffusion models (model.family)"),
+        ("rollout.diffusion.block=4", "rollout.diffusion is for masked-diffusion models (model.family)"),
         (
             "algorithm.difficulty.alpha_init={easy: 1}",
             "algorithm.difficulty.alpha_init: no value for medium, hard",
@@ -132,6 +135,20 @@ def refusal(name: str, *overrides: str) -> str:
 )
 def test_an_unknown_key_and_a_bad_value_are_errors_that_name_the_field(wrong: str, field: str) -> None:
     assert field in refusal("tiny-math", wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("rollout.diffusion.block=4", "rollout.diffusion.block (4) must divide rollout.max_response_length (14)"),
+        ("rollout.diffusion.block=2 rollout.diffusion.steps=8", "rollout.diffusion.steps (8) must be a multiple of"),
+        ("rollout.diffusion.block=2 validation.few_steps=5", "validation.few_steps (5) must be a multiple of the 7"),
+        ("rollout.diffusion.threshold=1", "rollout.diffusion.threshold"),
+    ],
+)
+def test_blocks_of_a_canvas_are_equal_and_so_are_their_steps(wrong: str, told: str) -> None:
+    assert told in refusal("tiny-diffusion", *wrong.split())
+    assert load("tiny-diffusion", ["rollout.diffusion={block: 2, steps: 7, threshold: 0.9}"])
 
 
 def test_vllm_is_asked_for_held_out_responses_at_temperatures_that_it_has() -> None:

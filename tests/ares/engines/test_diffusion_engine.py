@@ -100,6 +100,15 @@ def test_a_call_may_ask_for_other_passes_than_the_engine_was_made_with() -> None
     assert not same(answers, engine(steps=6).generate(requests(6), SETTINGS))
 
 
+def test_a_threshold_takes_fewer_passes_and_counts_those_of_each_row() -> None:
+    assert {answer.passes for answer in engine(steps=5).generate(requests(6), SETTINGS)} == {5}
+    sampler = engine(steps=PLACES, threshold=0.002, alg="origin")
+    fast = sampler.generate(requests(6), SETTINGS)
+    assert all(answer.passes < PLACES for answer in fast)
+    alone = [sampler.generate([each], SETTINGS)[0] for each in requests(6)]
+    assert [(each.canvas.tolist(), each.passes) for each in alone] == [(e.canvas.tolist(), e.passes) for e in fast]
+
+
 def test_temperature_zero_takes_the_most_probable_tokens_whatever_the_key() -> None:
     greedy = SamplingSettings(temperature=0.0, top_p=1.0, max_tokens=PLACES)
     sampler = engine()
