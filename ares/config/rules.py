@@ -11,6 +11,7 @@ from operator import attrgetter
 
 from ares.config.extensions import ENGINES, ESTIMATORS, POLICY_LOSSES, REWARD_DESIGNS
 from ares.config.reward import is_function, part_name
+from ares.config.rollout import RolloutConfig
 from ares.config.run import Config
 
 SUPERVISED = {
@@ -37,6 +38,7 @@ def contradictions(config: Config, trains: bool = True) -> list[str]:
 
 
 def _training(config: Config) -> Iterator[str]:
+    yield from _steps_of_blocks("validation.few_steps", config.validation.few_steps, config.rollout)
     if config.learns_from != "samples":
         differ = [name for name, value in SUPERVISED.items() if attrgetter(name)(config) != value]
         for name in differ:
@@ -198,18 +200,17 @@ def _second_turns(config: Config) -> Iterator[str]:
 
 
 def _denoising(config: Config) -> Iterator[str]:
-    length, block = config.rollout.max_response_length, config.rollout.diffusion.block
-    if block is None:
-        return
-    if length % block:
+    rollout, length, block = config.rollout, config.rollout.max_response_length, config.rollout.diffusion.block
+    if block is not None and length % block:
         yield f"rollout.diffusion.block ({block}) must divide rollout.max_response_length ({length})"
-        return
-    for name, steps in (
-        ("rollout.diffusion.steps", config.rollout.diffusion.steps),
-        ("validation.few_steps", config.validation.few_steps),
-    ):
-        if steps is not None and steps % (length // block):
-            yield f"{name} ({steps}) must be a multiple of the {length // block} blocks, which get equal parts of them"
+    else:
+        yield from _steps_of_blocks("rollout.diffusion.steps", rollout.diffusion.steps, rollout)
+
+
+def _steps_of_blocks(name: str, steps: int | None, rollout: RolloutConfig) -> Iterator[str]:
+    blocks = rollout.max_response_length // (rollout.diffusion.block or rollout.max_response_length)
+    if steps is not None and blocks and steps % blocks:
+        yield f"{name} ({steps}) must be a multiple of the {blocks} blocks, which get equal parts of them"
 
 
 def _families(config: Config) -> Iterator[str]:

@@ -37,8 +37,8 @@ class ModelConfig(Strict):
     path: str
     """Directory (or hub name) that transformers' `from_pretrained` reads; the tokenizer lies beside it."""
     family: Literal["causal", "vision_language", "masked_diffusion"] = "causal"
-    """vision_language: Qwen2-VL, Qwen2.5-VL, for rows with images or videos. masked_diffusion: Dream, DiffuCoder;
-    trained with coupled masks, sampled with rollout.engine=diffusion."""
+    """vision_language: Qwen2-VL, Qwen2.5-VL, for rows with images or videos. masked_diffusion: Dream, DiffuCoder,
+    LLaDA; trained with coupled masks, sampled with rollout.engine=diffusion."""
     mask_estimate: Literal["published", "rescaled", "coupled", "two_masks", "three_masks", "full", "masked_prompt"] = (
         "published"
     )

@@ -191,11 +191,12 @@ def test_a_place_is_predicted_by_the_logit_before_it():
         completion_logits(echo, ids, 7)
 
 
-def test_padding_is_attended_to_by_nobody_and_does_not_shift_positions():
+def test_padding_is_attended_to_by_nobody_else_and_does_not_shift_positions():
     ids = torch.zeros(2, 4, dtype=torch.long)
     mask = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
     completion_logits(echo, ids, 2, mask)
-    assert options_of_echo["attention_mask"][0, 0].tolist() == [[False] * 4] * 2 + [[False, False, True, True]] * 2
+    seen = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1]]  # padding sees itself, or it would be NaN
+    assert options_of_echo["attention_mask"][0, 0].int().tolist() == seen
     assert options_of_echo["attention_mask"][1].all()
     assert options_of_echo["position_ids"].tolist() == [[0, 0, 0, 1], [0, 1, 2, 3]]
 

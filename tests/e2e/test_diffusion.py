@@ -3,15 +3,18 @@
 Not covered: its resume (tests/resume/test_kill_anywhere.py).
 """
 
+import json
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from safetensors.torch import load_file
 
 from ares.history import replay
 from ares.store import RunStore
 from tests import short_runs
+from tests.ares.models.test_llada import CONFIG, directory, tensors
 
 pytestmark = pytest.mark.slow
 SHORTER = [
@@ -56,3 +59,19 @@ def test_an_update_is_made_again_under_the_masks_that_it_was_made_with(diffusion
     assert own.metrics == {name: kept[name] for name in own.metrics}
     assert faster.moved > 1.5 * own.moved
     assert own.raised > own.lowered
+
+
+def test_llada_is_trained_in_blocks_and_exported_in_its_own_layout(tmp_path: Path) -> None:
+    model = directory(tmp_path / "llada", max_sequence_length=256)
+    blocks = ("rollout.diffusion.block=7", "rollout.diffusion.steps=14", "rollout.diffusion.threshold=0.01")
+    settings = (f"model.path={model}", "model.trust_remote_code=false", "model.mask_estimate=masked_prompt", *blocks)
+    assert train(tmp_path, "llada-run", *SHORTER[:-1], *settings) == 0
+    assert 1 < RunStore(tmp_path / "llada-run").read_commit(2).metrics["rollout/denoising_passes"] < 14
+    assert short_runs.told(tmp_path, "export", "llada-run", "--out", str(tmp_path / "out")).returncode == 0
+    written = load_file(tmp_path / "out" / "model.safetensors")
+    assert written.keys() == tensors().keys()
+    assert not any(written[name].equal(tensor) for name, tensor in tensors().items())
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert {name: config[name] for name in ("d_model", "rope_theta", "auto_map")} == {
+        name: CONFIG[name] for name in ("d_model", "rope_theta", "auto_map")
+    }
