@@ -53,7 +53,7 @@ def full_mask(draw: Draw) -> MaskedPasses:
 
 
 def masked_prompt(draw: Draw) -> MaskedPasses:
-    """The same with a part of the prompt masked (diffu-GRPO: d1, arXiv 2504.12216, §3.2): log f(o_k | q′ ⊕ masks)."""
+    """The same with a part of the prompt masked (diffu-GRPO: d1, arXiv 2504.12216): log f(o_k | q′ ⊕ masks)."""
     return full_mask(draw)._replace(prompt_ratio=PROMPT_RATIO)
 
 

@@ -2,7 +2,7 @@
 
 Covered: how many positions a step unmasks, candidate tokens with their confidence (entropy, maskgit_plus, topk_margin,
 origin), which positions are chosen; blocks from left to right (LLaDA, arXiv 2502.09992, §2.4), and a threshold beyond
-which positions need not wait for their turn (Fast-dLLM, arXiv 2505.22618, §3.3); a transformers model's logits for the
+which positions need not wait for their turn (Fast-dLLM, arXiv 2505.22618); a transformers model's logits for the
 positions after the prompts; where a completion ends. Uniform draws come in as tensors. Not covered: batching prompts,
 keys of draws (ares/engines/diffusion.py).
 """
