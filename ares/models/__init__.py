@@ -4,9 +4,11 @@ Covered: causal, masked-diffusion and vision-language models behind one interfac
 (ares/learner), sampling (ares/engines).
 """
 
+import torch
+
+from ares.config import Config
 from ares.models.architecture import ModelError, check_architecture, read_settings
 from ares.models.causal import Critic, LanguageModel
-from ares.models.kinds import load_model
 from ares.models.lora import (
     ReferenceModel,
     WithoutAdapters,
@@ -15,7 +17,7 @@ from ares.models.lora import (
     merged_weights,
     peft_settings,
 )
-from ares.models.masked_diffusion import empty_model
+from ares.models.masked_diffusion import MaskedLanguageModel, empty_model
 from ares.models.memory import naming_settings, return_free_memory, settings_against, warn_of_memory
 from ares.models.packing import RowSizes, micro_batches, share_rows
 from ares.models.policy_model import Pass, PolicyModel
@@ -30,3 +32,15 @@ from ares.models.weights import (
     quiet_transformers,
     stored_tensors,
 )
+
+FAMILIES: dict[str, type[PolicyModel]] = {
+    "causal": LanguageModel,
+    "vision_language": VisionLanguageModel,
+    "masked_diffusion": MaskedLanguageModel,
+}
+"""model.family → its class; their interface is in ares/models/policy_model.py."""
+
+
+def load_model(config: Config, device: torch.device) -> PolicyModel:
+    """The model of a run. Raises ModelError."""
+    return FAMILIES[config.model.family].load(config.model, device, config.data)

@@ -1,6 +1,6 @@
 """Policy and reference models, whatever the family: their interfaces, and what is the same for all.
 
-Not covered: the families (the modules beside this one), their table (ares/models/kinds.py).
+Not covered: the families (the modules beside this one), their table (ares/models/__init__.py).
 """
 
 from abc import ABC, abstractmethod
