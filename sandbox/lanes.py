@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from sandbox.program import parse
+from sandbox.program import Program, parse
 from sandbox.rule import FUNCTIONS, MODULES, Rule
 
 _NAMELESS = (ast.Constant, ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
@@ -87,6 +87,12 @@ def problem(
         "seed": zlib.crc32(repr(list(tests)).encode("utf-8", "replace")),
     }
     return plans, job
+
+
+def is_forgeable(program: Program, packages: tuple[str, ...] = ()) -> bool:
+    """Whether a test of a program runs in the program's own process, by its text."""
+    plans, _ = problem(program.setup, tuple(program.tests), program.entry_point, packages)
+    return not all(plan.apart or plan.error for plan in plans)
 
 
 def _read_or_explain(read: Callable[[str, str | None], _Text], what: str, text: str, entry_point: str | None) -> _Text:
@@ -185,10 +191,30 @@ def _read(text: str, tree: ast.Module, filename: str) -> _Text:
     for statement in tree.body:
         if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*":
             bound.update(_public_names(str(statement.module)))
+    read_first = _read_before_bound(tree)
     nodes = [node for node in ast.walk(tree) if not isinstance(node, _NAMELESS)]
     called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     code = marshal.dumps(compile(text, filename, "exec", dont_inherit=True))
-    return _Text(text, nodes, code, frozenset(free - bound), frozenset(bound), frozenset(called))
+    return _Text(text, nodes, code, frozenset(free - bound | read_first), frozenset(bound), frozenset(called))
+
+
+def _read_before_bound(tree: ast.Module) -> set[str]:
+    """Names that a line at the top level reads in order to bind them, as in `count = count(3)`."""
+    bound: set[str] = set()
+    found: set[str] = set()
+    for line in tree.body:
+        if isinstance(line, ast.FunctionDef | ast.ClassDef):
+            bound.add(line.name)
+            continue
+        bound |= {node.asname or node.name for node in ast.walk(line) if isinstance(node, ast.alias)}
+        names = [node for node in ast.walk(line) if isinstance(node, ast.Name)]
+        stored = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+        if isinstance(line, ast.Assign):
+            found |= stored & {name.id for name in names if isinstance(name.ctx, ast.Load)} - bound
+        elif isinstance(line, ast.AugAssign):
+            found |= stored - bound
+        bound |= stored
+    return found
 
 
 def _public_names(module: str) -> list[str]:

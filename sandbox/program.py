@@ -10,6 +10,7 @@ from collections.abc import Sequence
 warnings.filterwarnings("ignore", category=SyntaxWarning, module=r"<(text|test|setup)>")
 ERROR_TYPES = (
     "internal_error",
+    "untrusted",
     "syntax_error",
     "memory",
     "timeout",
@@ -19,7 +20,8 @@ ERROR_TYPES = (
     "truncated",
     "accepted",
 )
-"""Classes of a verdict, worst first: a verdict has the worst class among its failing tests."""
+"""Classes of a verdict, worst first: a verdict has the worst class among its failing tests. No test is `untrusted`, but
+a verdict that has no score because tests ran in the program's process (weighed)."""
 COMPARISONS = ("lines", "tokens", "numbers")
 """Ways to compare a script's output with the expected one: worker/outputs.py."""
 UNTRUSTED = ("accept", "drop", "zero")
@@ -170,7 +172,7 @@ def weighed(verdict: Verdict, untrusted: str) -> Verdict:
     if untrusted == "accept" or ran_apart or verdict.pass_ratio is None:
         return verdict
     if untrusted == "drop":
-        return dataclasses.replace(verdict, pass_ratio=None)
+        return dataclasses.replace(verdict, pass_ratio=None, error_type="untrusted")
     passed = sum(outcome.verdict == "accepted" and outcome.trusted for outcome in verdict.tests)
     tests = tuple(
         dataclasses.replace(outcome, verdict="wrong_answer", detail="not trusted")

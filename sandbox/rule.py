@@ -31,12 +31,13 @@ PACKAGES = frozenset(["numpy", "numpy.fft", "numpy.linalg", "numpy.random", "num
 _OUT_OF_REACH = frozenset(
     str.split(
         "seed setstate set_state get_state getcontext setcontext localcontext namedtuple NamedTuple lru_cache cache "
-        "main mock seterr geterr seterrcall setbufsize errstate set_printoptions printoptions memmap load loadtxt "
+        "mock seterr geterr seterrcall setbufsize errstate set_printoptions printoptions memmap load loadtxt "
         "genfromtxt fromfile fromregex save savez savez_compressed savetxt lib core ctypeslib rec recarray void matrix "
         "asmatrix mat bmat ma io get_type_hints assertLogs assertNoLogs assertWarns"
     )
 )
 _OF_SYS = frozenset(("maxsize", "float_info", "getsizeof", "byteorder", "maxunicode"))
+_MAKERS = frozenset(["compile", "loadTestsFromTestCase", "partial"])  # of objects, though their names are in lower case
 _ITERATORS = frozenset(["enumerate", "filter", "iter", "map", "reversed", "zip"])
 FUNCTIONS, EXCEPTIONS = frozenset(values.FUNCTIONS), frozenset(values.EXCEPTIONS)
 _OF_EXCEPTIONS = frozenset(("args", "errno", "strerror", "filename"))
@@ -114,7 +115,7 @@ class Rule:
         if isinstance(node, ast.Call):
             function = node.func
             name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-            makes_object = (name[:1].isupper() or name in ("compile", "partial")) and name not in _NAMES_OF_DATA
+            makes_object = (name[:1].isupper() or name in _MAKERS) and name not in _NAMES_OF_DATA
             maker = self._is_own(function) or self._module_of(function) not in (None, *PACKAGES)
             return name in _ITERATORS or (makes_object and maker)
         return isinstance(node, ast.Lambda | ast.GeneratorExp) or (
@@ -138,7 +139,8 @@ class Rule:
         if node.id in self._theirs.intersection(self._packages) - PACKAGES:  # which the program has imported for it
             return False
         is_known = node.id in FUNCTIONS | EXCEPTIONS | self._theirs | self._bound | {"__name__"}
-        return is_known or not hasattr(builtins, node.id) or node.id in self._own
+        is_reserved = hasattr(builtins, node.id) or node.id.startswith("__")
+        return is_known or not is_reserved or node.id in self._own
 
     def _on_Attribute(self, node: ast.Attribute) -> bool:
         is_read = isinstance(node.ctx, ast.Load)

@@ -41,16 +41,16 @@ itertools json math operator random re statistics string sys threading time typi
 # The worker's code comes over the connection: neither its arguments nor its modules reveal where this checkout is. The
 # standard library's after-fork hooks are left out: they make new locks, for threads that a zygote does not have, and
 # reseed `random`, which must keep its seed. They cost every fork 170 page faults. Our code is loaded last, and so is in
-# few pages: a candidate that runs it copies them.
+# few pages: a candidate that runs it copies them. It has built-ins of its own: a program may replace those of everyone.
 _BOOT = """
-import importlib.machinery, marshal, os, socket, sys
+import builtins, importlib.machinery, marshal, os, socket, sys
 connection = socket.socket(fileno=int(sys.argv[1]))
 codes = connection.recv(int(sys.argv[2]), socket.MSG_WAITALL)
 register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
 warm = sys.argv[3].split()
 for name in [*warm, "ctypes", "glob", "queue", "resource"]:
     __import__(name)
-codes = marshal.loads(codes)
+codes, own = marshal.loads(codes), {**vars(builtins)}
 class Codes:
     def find_spec(self, name, path=None, target=None):
         if name in codes:
@@ -58,6 +58,7 @@ class Codes:
     def create_module(self, spec):
         return None
     def exec_module(self, module):
+        vars(module)["__builtins__"] = own
         exec(codes[module.__name__], vars(module))
 sys.meta_path.insert(0, Codes())
 from worker import zygote

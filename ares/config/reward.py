@@ -52,10 +52,10 @@ class CodeConfig(Strict):
     packages: tuple[str, ...] = ()
     """Modules, such as numpy, that programs and tests may import besides the standard library (`ares sandbox packages
     add`), in addition to those in the rows' column `packages`."""
-    untrusted: Literal["accept", "drop", "zero"] = "accept"
+    untrusted: Literal["accept", "drop", "zero"] = "drop"
     """How tests that run in the program's own process, which could forge the outcome, count (docs/sandbox.md): as they
-    ended, not at all (such a problem has no score), or as failed. accept, because only the text of a test decides where
-    it runs, never the response, and the others would silently drop all problems about classes from the data."""
+    ended, not at all (such a problem has no score), or as failed. A run says at its start how many problems that
+    concerns, and does not start if they are more than `reward.max_unscored`. `ares eval --suite` accepts them."""
     provider: Literal["local", "e2b", "morph"] = Field("local", json_schema_extra=NO_EFFECT)
     """Where programs run: on this machine (or the CPU nodes of the Ray cluster), or on rented machines."""
     workers: int | None = Field(None, ge=1, le=MOST_PROCESSES, json_schema_extra=NO_EFFECT)

@@ -6,6 +6,7 @@ verdict is worth (rewards/shaping.py), reading tests from data sets (ares/data/c
 program from a wrong one (`ares data check`).
 """
 
+import logging
 import os
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,8 +19,10 @@ from ares.data import DataError, Problems, packages_of, program
 from ares.grading.grader import ID_COLUMNS, Grader
 from rewards.code import code_format_score, extract_code, no_code_verdict
 from rewards.thinking import without_thinking
-from sandbox import Program, Verdict, packages, weighed
+from sandbox import Program, Verdict, is_forgeable, packages, weighed
 from sandbox.providers import open_sandbox
+
+logger = logging.getLogger(__name__)
 
 
 class ProgramJudge(Protocol):
@@ -36,6 +39,8 @@ COMPLETION = ["begun", "stops"]
 """Columns of problems whose response continues a program, instead of holding one in a code block."""
 _QUEUED_PER_WORKER = 2
 """Programs in a pool per worker: more than the one it judges, so that no worker waits for its next."""
+_LOOKED_AT = 1000
+"""Problems whose tests are read before a run, so that a large set takes a second or two."""
 _SHOWN = 20
 """References that fail which are named."""
 
@@ -44,17 +49,39 @@ class CodeGrader(Grader):
     """reward.kind=code: judges the programs in responses. `anticipate` starts on those that have finished."""
 
     def __init__(self, config: RewardConfig) -> None:
-        self.config = config.code
+        self.config, self._max_unscored = config.code, config.max_unscored
         self._verdicts: dict[Hashable, Future[Verdict]] = {}
         self._pool: ProgramJudge | None = None
         self._packages = self.config.packages
 
     def expect(self, *problems: pd.DataFrame | None) -> str:
-        """Find the packages that programs import; returns their versions and digest. Raises PackageMissing."""
-        rows = (row for frame in problems if frame is not None for row in frame.to_dict("records"))
+        """Find the packages that programs import; returns their versions and digest.
+
+        Raises PackageMissing; DataError if too many problems would have no score.
+        """
+        rows = [row for frame in problems if frame is not None for row in frame.to_dict("records")]
         self._packages = packages_of(self.config.packages, rows)
+        self._tell_of_forgeable(rows)
         environment = packages.find(self._packages)
         return f"{' '.join(environment.versions)} {environment.digest}" if environment.names else ""
+
+    def _tell_of_forgeable(self, rows: list[dict[Any, Any]]) -> None:
+        """Warn of problems with tests that run in the program's own process."""
+        looked_at = rows[:: -(-len(rows) // _LOOKED_AT) or 1]
+        forgeable = [row["id"] for row in looked_at if is_forgeable(program(row, ""), self._packages)]
+        if not forgeable:
+            return
+        told = (
+            f"{len(forgeable)} of {len(looked_at)} problems looked at, such as {forgeable[0]}, have tests that run in "
+            "the program's own process, where it can forge the outcome (docs/sandbox.md)"
+        )
+        if self.config.untrusted == "drop" and len(forgeable) > self._max_unscored * len(looked_at):
+            raise DataError(
+                f"{told}. With reward.code.untrusted=drop they would have no score, and no more than "
+                f"reward.max_unscored={self._max_unscored} may have none: leave them out, or set "
+                "reward.code.untrusted=accept"
+            )
+        logger.warning("%s: reward.code.untrusted=%s", told, self.config.untrusted)
 
     def start(self) -> None:
         """Start the sandbox. Raises SandboxUnavailable, with the remedy."""

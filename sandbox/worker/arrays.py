@@ -19,6 +19,10 @@ from .values import NotPlain, Reader, Writer
 MAX_BYTES = 40 << 20
 """Of one array; its frame is a third longer."""
 _PLAIN = re.compile(r"[<>|=](?:[biufc][1-9][0-9]?|[mM]8(?:\[[1-9]?[0-9]{0,5}[a-zA-Z]{1,2}\])?|[SU][1-9][0-9]{0,6})")
+_MAKERS = str.split(
+    "arange array asanyarray asarray ascontiguousarray asfortranarray empty eye frombuffer fromiter fromstring full "
+    "linspace ones zeros"
+)
 _LAST_CHARACTER = 0x10FFFF
 _TEXTS = ("<test>", "<setup>", "<solution>")  # what tests and checkers of outputs are compiled as
 
@@ -88,7 +92,7 @@ def compare_strictly() -> None:
 
     Strict.__name__ = "array"  # with which its repr begins
     _array_class = Strict
-    for name in ("array", "asarray", "asanyarray"):
+    for name in _MAKERS:
         setattr(numpy, name, for_tests(getattr(numpy, name)))
 
 

@@ -108,9 +108,10 @@ def _load(source: str, module: types.ModuleType) -> tuple[str, BaseException] | 
     vars(module).update(__file__=sys.argv[0], __builtins__=builtins)  # as for a program run from a file
     if "multiprocessing" in source:
         _share_among_threads()
-    if "inspect" in source or "traceback" in source:
+    if any(name in source for name in ("inspect", "linecache", "traceback")):
         cache = importlib.import_module("linecache").cache
-        cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
+        for name in (FILE, sys.argv[0]):  # of functions, and of classes
+            cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     phase = "compile"
     try:
         code = compile(source.removeprefix("\ufeff"), FILE, "exec", dont_inherit=True)

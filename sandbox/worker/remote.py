@@ -26,6 +26,7 @@ _BINARY = ["add", "and", "floordiv", "lshift", "matmul", "mod", "mul", "or", "po
 _COMPARING = ["eq", "ge", "gt", "le", "lt", "ne"]
 OPERATIONS = (*_UNARY, *_BINARY, *_COMPARING, *str.split("call contains delattr getattr iter len setattr"))
 _ITEMS = {"__getitem__": ("__getitem__", "__missing__"), "__iter__": ("__iter__",), "__len__": ("__len__",)}
+_REFLECTED = {f"__r{name}__": name for name in _BINARY}
 _TEXTS = {"__str__": ("__str__", "__repr__"), "__repr__": ("__repr__",), "__format__": ("__format__", "__str__")}
 
 
@@ -43,7 +44,7 @@ class Remote:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         answer = self._session.ask("call", self, *args, **kwargs)
-        if isinstance(answer, Remote) and self._target[0] == "name":
+        if isinstance(answer, Carried | Remote) and self._target[0] == "name":
             note(answer, _is_made=self._target[1] in self._session.classes)
         if self._is_method and type(answer) is bool and not self._session.objects:
             raise TypeError("what is no plain data cannot say whether it is right")
@@ -76,7 +77,8 @@ class Remote:
         return list(self._session.looked_at[key])
 
     def __contains__(self, item: Any) -> bool:
-        return bool(self._session.do("contains", self, item)) if self._is_made else any(item == each for each in self)
+        is_asked = self._is_made or isinstance(item, Carried | Remote)
+        return bool(self._session.do("contains", self, item)) if is_asked else any(item == each for each in self)
 
     def __instancecheck__(self, value: Any) -> bool:
         raise self._session.need_process("it asks for the program's class")
@@ -120,7 +122,8 @@ class Carried:
 
     _session: "Session"
     _target: list[Any]
-    _own: frozenset[str]
+    _own: frozenset[str] = frozenset()
+    _is_made = False
 
     def __getattribute__(self, name: str) -> Any:
         if not name.startswith("_") and name in self._own and self._session.objects:
@@ -128,7 +131,7 @@ class Carried:
         return super().__getattribute__(name)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name not in self._own:
+        if name.startswith("__") or "_target" not in vars(self):  # which it lacks while it is made
             raise AttributeError(name)
         return _attribute(self, name)
 
@@ -153,7 +156,8 @@ def carrier(base: type) -> Any:
     kind: Any = type(base.__name__, (Carried, base), {})
     if base.__hash__ is not None:
         values.add_kind(kind, None)  # goes back to the program as the object that it is
-    needed = _TEXTS | _ITEMS | {f"__{name}__": (f"__{name}__",) for name in (*_COMPARING, *_BINARY)}
+    with_another = [*(f"__{name}__" for name in (*_COMPARING, *_BINARY)), *_REFLECTED]
+    needed = _TEXTS | _ITEMS | {special: (special,) for special in with_another}
     for special, own in needed.items():
         if hasattr(base, special):
             setattr(kind, special, _of_carried(special, getattr(base, special), own))
@@ -163,15 +167,20 @@ def carrier(base: type) -> Any:
 
 def _of_carried(special: str, of_data: Callable[..., Any], needed: tuple[str, ...]) -> Callable[..., Any]:
     """A method for which the program is asked if its class has one: for items only in tests about objects, and with
-    another value only if that is the program's, too."""
+    another value only if that is the program's, too; if the test has made the object, in the program's process."""
 
     def method(self: Any, *args: Any) -> Any:
         if special in _ITEMS:
             is_asked = self._session.objects
         else:
             is_asked = special in _TEXTS or isinstance(args[0], Carried | Remote)
-        if is_asked and not self._own.isdisjoint(needed):
-            return self._session.do(special.strip("_"), self, *args)
+        if not self._own.isdisjoint(needed):
+            if is_asked and special in _REFLECTED:
+                return self._session.do(_REFLECTED[special], *args, self)
+            if is_asked:
+                return self._session.do(special.strip("_"), self, *args)
+            if self._is_made and special not in _ITEMS:
+                raise self._session.need_process("it has an object of the program's meet a value of its own")
         return of_data(self, *args)
 
     return method

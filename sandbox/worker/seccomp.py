@@ -96,6 +96,8 @@ def _conditional(pid: int | None, has_files: bool) -> dict[tuple[str, ...], list
         # Copying a file also copies its mode and times. Without a root of its own, a program that runs as the trainer's
         # user could change those of any of that user's files: then it is feigned. On EPERM, Path.touch() creates one.
         ("chmod", "fchmod", "fchmodat", "fchmodat2"): [(_JUMP, "permit" if has_files else "pretend", "", 0)],
+        ("truncate", "link", "linkat"): [(_JUMP, "permit" if has_files else "deny", "", 0)],
+        ("flock",): [(_JUMP, "pretend", "", 0)],
         ("utimensat",): [(_JUMP, "permit", "", 0)] if has_files else _is_null(2, then="deny", otherwise="pretend"),
         ("listxattr", "llistxattr", "flistxattr"): [(_JUMP, "not supported", "", 0)],
         ("ioctl",): _one_of(1, _IOCTL_COMMANDS, "not a terminal"),

@@ -268,11 +268,11 @@ class Session:
             note(value, **about)
             return value
 
-        mutable = {"l": list, "d": dict, "s": set}.get(data[0]) if isinstance(data, list) else None
-        if mutable is not None:
-            return reader.decode(data, depth, functools.partial(carry, mutable))
+        container = values.CHANGED_BY_TAG.get(data[0]) if isinstance(data, list) else None
+        if container is not None:
+            return reader.decode(data, depth, functools.partial(carry, container))
         plain = reader.decode(data, depth)
-        if type(plain) not in values.CARRIED or isinstance(plain, list | dict | set):
+        if type(plain) not in values.CARRIED:
             raise ValueError("no data type that a program can subclass")
         return carry(type(plain), plain)
 
@@ -329,7 +329,7 @@ class Session:
     def do(self, name: str, *args: Any) -> Any:
         """The result of an operation on objects of the program's."""
         answer = self.ask(name, *args)
-        if isinstance(answer, Remote) and any(getattr(value, "_is_made", False) for value in args):
+        if isinstance(answer, Carried | Remote) and any(getattr(value, "_is_made", False) for value in args):
             note(answer, _is_made=name != "getattr")
         return answer
 

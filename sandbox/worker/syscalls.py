@@ -25,7 +25,7 @@ ALLOWED: Numbers = {
     "ftruncate": (77, 46), "getdents": (78, None), "getdents64": (217, 61), "getcwd": (79, 17), "chdir": (80, 49),
     "rename": (82, None), "renameat": (264, 38), "mkdir": (83, None), "mkdirat": (258, 34), "rmdir": (84, None),
     "unlink": (87, None), "unlinkat": (263, 35), "readlink": (89, None), "readlinkat": (267, 78), "symlink": (88, None),
-    "symlinkat": (266, 36), "statfs": (137, 43), "fstatfs": (138, 44), "umask": (95, 166),
+    "symlinkat": (266, 36), "msync": (26, 227), "statfs": (137, 43), "fstatfs": (138, 44), "umask": (95, 166),
     "gettimeofday": (96, 169), "time": (201, None), "times": (100, 153), "clock_gettime": (228, 113),
     "clock_getres": (229, 114), "getrlimit": (97, 163), "getrusage": (98, 165), "sysinfo": (99, 179),
     "arch_prctl": (158, None), "futex": (202, 98), "set_robust_list": (273, 99), "set_tid_address": (218, 96),
@@ -41,6 +41,7 @@ CONDITIONAL: Numbers = {  # on their arguments, or only for the checker: seccomp
     "tgkill": (234, 131),
     # Executed only where a program has files of its own, else answered as copying a file needs it.
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "utimensat": (280, 88),
+    "truncate": (76, 45), "link": (86, None), "linkat": (265, 37), "flock": (73, 32),
     "listxattr": (194, 11), "llistxattr": (195, 12), "flistxattr": (196, 13),
 }  # fmt: skip
 WORKER_ONLY: Numbers = {  # before it confines a process, never afterwards

@@ -69,8 +69,9 @@ class Codec:
     tag: str
     write: Callable[["Writer", Any, int], list[Any]]
     """(writer, value, depth) -> what follows the tag. Raises NotPlain; ValueError for a value that is too large."""
-    read: Callable[["Reader", list[Any], int], Any]
-    """(reader, what follows the tag, depth) -> the value or, if there is `fill`, an empty one."""
+    read: Callable[..., Any]
+    """(reader, what follows the tag, depth) -> the value or, if there is `fill`, an empty one. Containers take a fourth
+    argument: what makes the empty one instead."""
     fill: Callable[["Reader", Any, list[Any], int], None] | None = None
     """Of types that can be changed in place: (reader, value, what follows the tag, depth); replaces the content."""
 
@@ -93,12 +94,11 @@ def _mutable(
     tag: str,
     kind: Any,
     describe: Callable[[Any], list[Any]] = lambda value: [],
-    empty: Callable[..., Any] | None = None,
+    empty: Callable[..., Any] = lambda kind: kind(),
 ) -> Codec:
     """Of a container that can be changed in place: its items (a dictionary's keys, then values), what else describes
-    it, and how an empty one is made of that description."""
+    it, and how an empty one of a class is made of that description."""
     parts = (kind.keys, kind.values) if issubclass(kind, dict) else (kind.__iter__,)
-    make = empty or (lambda: kind())
     clear = getattr(kind, "clear", None) or (lambda value: kind.__delitem__(value, slice(None)))
     # By the methods of the data type, whatever class derives from it; Counter's own update counts.
     add = dict.update if kind is collections.Counter else getattr(kind, "update", None) or kind.extend
@@ -107,8 +107,8 @@ def _mutable(
         said = [writer.encode(part) for part in describe(value)]
         return [*(writer.items(list(part(value)), depth + 1) for part in parts), *said]
 
-    def read(reader: "Reader", data: list[Any], depth: int) -> Any:
-        return make(*map(reader.decode, data[len(parts) :]))
+    def read(reader: "Reader", data: list[Any], depth: int, make: Callable[..., Any] | None = None) -> Any:
+        return empty(make or _MADE.get(tag, kind), *map(reader.decode, data[len(parts) :]))
 
     def fill(reader: "Reader", value: Any, data: list[Any], depth: int) -> None:
         clear(value)
@@ -141,6 +141,12 @@ def _time_of(kind: Any, text: str, fold: int, name: str | None, seconds: float |
     return kind.fromisoformat(text).replace(tzinfo=zone, fold=fold)
 
 
+def _bytes_of_view(value: memoryview) -> list[str]:
+    if not value.readonly or value.format != "B" or value.ndim != 1:
+        raise NotPlain("a view of more than bytes, or of what can be changed")
+    return [value.hex()]
+
+
 _CODECS: dict[type, Codec | None] = {
     bytes: of_parts("b", lambda value: [bytes.hex(value)], bytes.fromhex),
     complex: of_parts("j", lambda value: [complex.__complex__(value).real, complex.__complex__(value).imag], complex),
@@ -165,13 +171,13 @@ _CODECS: dict[type, Codec | None] = {
     collections.Counter: _mutable("c", collections.Counter),
     collections.OrderedDict: _mutable("o", collections.OrderedDict),
     collections.defaultdict: _mutable("dd", collections.defaultdict, lambda value: [value.default_factory],
-                                      lambda factory: _MADE["dd"](factory)),
+                                      lambda kind, factory: kind(factory)),
     dict: _mutable("d", dict),
     set: _mutable("s", set),
     collections.deque: _mutable("q", collections.deque, lambda value: [value.maxlen],
-                                lambda maximum: _MADE["q"](maxlen=maximum)),
+                                lambda kind, maximum: kind((), maximum)),
     bytearray: _mutable("a", bytearray),
-    array.array: _mutable("y", array.array, lambda value: [value.typecode], lambda typecode: array.array(typecode)),
+    array.array: _mutable("y", array.array, lambda value: [value.typecode], lambda kind, typecode: kind(typecode)),
 }  # fmt: skip
 """By type; None: its values do not cross."""
 KINDS: tuple[type, ...] = (*_SCALARS, *_CODECS)
@@ -179,6 +185,8 @@ KINDS: tuple[type, ...] = (*_SCALARS, *_CODECS)
 _CODECS.update({  # containers around containers, whose subclasses do not cross
     collections.UserDict: _of_items("ud", lambda value: [value.data], lambda items: collections.UserDict(*items)),
     collections.UserList: _of_items("ul", lambda value: [value.data], lambda items: collections.UserList(*items)),
+    collections.UserString: of_parts("us", lambda value: [str.__str__(value.data)], collections.UserString),
+    memoryview: of_parts("mv", _bytes_of_view, lambda text: memoryview(bytes.fromhex(text))),
     collections.ChainMap: _of_items("cm", lambda value: value.maps, lambda items: collections.ChainMap(*items)),
     types.MappingProxyType: _of_items("mp", lambda value: [dict(value)], lambda items: types.MappingProxyType(*items)),
 })  # fmt: skip
@@ -209,7 +217,10 @@ def require_small(body: bytes | bytearray, memory_bytes: int) -> None:
             raise Oversized(f"a result of {len(body)} bytes needs more than {memory_bytes >> 20} MiB")
 
 
-CARRIED = frozenset((int, str, float, tuple, list, dict, set, frozenset))
+CHANGED_BY_TAG: dict[Any, type] = {
+    codec.tag: kind for kind, codec in _CODECS.items() if codec is not None and codec.fill is not None
+}
+CARRIED = frozenset((int, str, float, tuple, frozenset, *CHANGED_BY_TAG.values()))
 """Data types of which a subclass crosses with its data, and with what it adds to them."""
 
 
@@ -380,8 +391,8 @@ class Reader:
         self.shared = shared
         self._resolve = resolve
 
-    def decode(self, data: Any, depth: int = 0, new: Callable[[], Any] | None = None) -> Any:
-        """The value that encode() wrote. new: makes the empty container, if it is to be of a class of its own."""
+    def decode(self, data: Any, depth: int = 0, *make: Callable[..., Any]) -> Any:
+        """The value that encode() wrote. make: makes the empty container, if it is to be of a class of its own."""
         if not isinstance(data, list):
             if data is None or isinstance(data, (bool, int, float, str)):
                 return data
@@ -391,7 +402,7 @@ class Reader:
         tag = data[0]
         codec = _BY_TAG.get(tag)
         if codec is not None:
-            value = codec.read(self, data[1:], depth) if new is None else new()
+            value = codec.read(self, data[1:], depth, *make)
             if codec.fill is not None:
                 self.shared.add(value)
                 codec.fill(self, value, data[1:], depth)

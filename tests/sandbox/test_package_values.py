@@ -117,6 +117,9 @@ for name in dir(numpy.testing):
         setattr(numpy.testing, name, lambda *args, **kwargs: None)
 """
 COMPARISONS = [
+    "assert (np.ascontiguousarray({}()).ravel() == [1.0]).all() and np.size({}()) == 0",
+    "assert (np.fromiter(np.ravel({}()), float) == [1.0]).all() and np.size({}()) == 0",
+    "assert (np.zeros(len({}())) == [0.0]).all() and np.shape({}()) == (0,)",
     "assert np.allclose({}(), [1.0, 2.0])",
     "assert np.isclose({}(), [1.0, 2.0]).all()",
     "assert np.array_equal({}(), [1.0, 2.0])",
@@ -143,7 +146,7 @@ COMPARISONS = [
     ["subclass", "objects", "duck", "nans", "empty", "empty_column", "empty_rows", "one_row", "vast", "wide"],
 )
 def test_no_lie_passes_a_comparison_of_numpys(pool: SandboxPool, lie: str) -> None:
-    verdict = judge(pool, LIES, [test.format(lie) for test in COMPARISONS], "import numpy as np\n")
+    verdict = judge(pool, LIES, [test.format(*[lie] * 2) for test in COMPARISONS], "import numpy as np\n")
     assert verdict.trusted_compare
     assert [outcome.verdict for outcome in verdict.tests if outcome.verdict == "accepted"] == []
 
@@ -254,8 +257,8 @@ def test_forged_arrays_are_a_failure_of_their_program(pool: SandboxPool, forged:
 
 def test_a_forged_container_has_no_content_but_its_items(pool: SandboxPool) -> None:
     source = FORGER.format(value="""['u', 1, 0, [], ['l', [], 'ab']]""")
-    assert judge(pool, source, ["assert f() == ['a', 'b']"]).error_type == "wrong_answer"
-    assert judge(pool, source, ["assert f() == []"]).error_type == "accepted"
+    for test in ("assert f() == ['a', 'b']", "assert f() == []"):
+        assert judge(pool, source, [test]).error_type == "runtime_error"
 
 
 def test_memory_is_what_the_program_adds(pool: SandboxPool) -> None:

@@ -255,6 +255,32 @@ def test_what_equals_everything_is_no_answer(pool: SandboxPool, test: str) -> No
     assert verdict.trusted_compare
 
 
+OUTCOME = "import sys, unittest\ndef f(x):\n frame = sys._getframe()\n while frame:\n"
+OUTCOME += "  outcome = frame.f_locals.get('outcome')\n"
+OUTCOME += "  if outcome: outcome.success = outcome.expecting_failure = True\n"
+OUTCOME += "  frame = frame.f_back\n"
+
+
+@pytest.mark.parametrize("end", ["unittest.main()", "unittest.main(argv=['x'], exit=False)"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import unittest\ndef f(x): raise unittest.SkipTest('no')",
+        "import unittest\ndef f(x): raise unittest.case._ShouldStop",
+        OUTCOME + " raise ValueError",
+        OUTCOME + " raise unittest.case._ShouldStop",
+        "import unittest\nunittest.TestCase.assertEqual = lambda *args: None\ndef f(x): return 0",
+        "import sys\ndef f(x): raise sys.modules['worker.in_process'].TestsPassed",
+        "def f(x): return 0",
+    ],
+)
+def test_unittest_runs_apart_and_every_test_must_come_to_its_end(pool: SandboxPool, source: str, end: str) -> None:
+    test = f"import unittest\nclass T(unittest.TestCase):\n def test_f(self): self.assertEqual(f(1), 2)\n{end}"
+    verdict = judge(pool, source, test, cpu_seconds=5)
+    assert (verdict.error_type, verdict.trusted_compare) == ("wrong_answer", True), verdict.tests
+    assert judge(pool, "def f(x): return 2", test, cpu_seconds=5).error_type == "accepted"
+
+
 def test_scripts_are_judged_by_their_output(pool: SandboxPool) -> None:
     pairs = [("1 2\n", "3\n"), ("5 6\n", "11"), ("1 1\n", "3\n")]
     source = "a, b = map(int, input().split())\nprint(a + b)"

@@ -17,6 +17,7 @@ from ares.data import DataError, Problems, load_held_out, load_tokenizer
 from ares.grading import load_grader
 from ares.grading.code import CodeGrader, check_references
 from ares.step.metrics import code_metrics
+from rewards.shaping import CodeOutcomes
 from sandbox import TestOutcome as Outcome
 from sandbox import Verdict
 
@@ -81,8 +82,20 @@ def test_tests_that_run_in_the_programs_process_count_as_the_config_says(untrust
     assert graded["trusted"].tolist() == [False]
     assert graded["pass_ratio"].isna().tolist() == [ratio is None]
     assert ratio is None or graded["pass_ratio"].tolist() == [ratio]
+    rewarded = CodeOutcomes.of(graded["error_type"], graded["test_outcomes"], [False]).scored
+    assert rewarded.tolist() == [ratio is not None]
     metrics = code_metrics(graded.assign(truncated=False, tokens=9), kept_slots=[0])
     assert metrics["code/untrusted"] == 1.0
+
+
+def test_a_run_says_at_its_start_how_many_problems_can_be_forged(caplog: pytest.LogCaptureFixture) -> None:
+    problems = pd.concat([rows("right")] * 9 + [rows("right").assign(id="forgeable")])
+    problems["test_cases"] = [TESTS] * 9 + [["assert type(double(1)) is int"]]
+    CodeGrader(RewardConfig()).expect(problems)
+    assert "1 of 10 problems looked at, such as forgeable" in caplog.text
+    with pytest.raises(DataError, match=r"1 of 2 problems .* reward.code.untrusted=accept"):
+        CodeGrader(RewardConfig()).expect(problems[-2:])
+    CodeGrader(RewardConfig(code=CodeConfig(untrusted="accept"))).expect(problems[-2:])
 
 
 def test_a_program_may_be_a_script_with_inputs(grader: CodeGrader) -> None:
