@@ -93,7 +93,7 @@ def verdicts(store: RunStore, name: str, step: int) -> dict[str, Any]:
 
 
 def problems(store: RunStore) -> dict[str, Any]:
-    """Every problem of a run in order of its first use: a list for each column, `places` naming where it was met."""
+    """Every problem of a run in order of its first use: a list for each column; `problem` takes its place there."""
     by = _met(store).groupby(["set", "id"], sort=False)  # a held-out set may have the ids of the train set
     firsts = by.agg(first=("step", "first"), last=("step", "last"), times=("step", "nunique"),
                     accuracy_first=("accuracy", "first"), accuracy_last=("accuracy", "last")).reset_index()  # fmt: skip
