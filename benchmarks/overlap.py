@@ -21,7 +21,7 @@ def main() -> None:
     steps = sys.argv[1] if len(sys.argv) > 1 else "16"
     for lengths in sys.argv[2:] or ["fixed", "skewed"]:
         with tempfile.TemporaryDirectory() as folder:
-            model = str(random_qwen(Path(folder) / "model", end_logit=WORK[lengths].end_logit))
+            model = str(random_qwen(Path(folder) / "model", end_logit=WORK[lengths].end_logit or 0.0))
             fresh = 0.0
             for stale, parts in WAYS:
                 settings = [f"rollout.max_staleness={stale}", f"rollout.parts={parts}", "train.keep_checkpoints=2"]
