@@ -224,7 +224,7 @@ class PolicySettings(Strict):
 
     loss: str = "ppo"
     """ppo (ratio and the clips below are its settings), cispo, sapo, gmpo, dppo, vespo, clip_cov, kl_cov (with settings
-    of their own), path/to/file.py:Name (docs/extending.md); or sft, which learns from demonstrations (`ares sft`)."""
+    of their own), path/to/file.py:Name (docs/extending.md); or sft and dpo, which learn from data (`ares sft`)."""
     settings: dict[str, Any] = Field({})
     """Settings of a loss other than ppo; what is left out has its default."""
     ratio: Literal["token", "sequence"] = "token"

@@ -6,10 +6,12 @@ Not covered: the order of phases (flows/learn.py), what a row is worth (ares/ste
 import pandas as pd
 from pydantic import BaseModel
 
+from algorithms.protocol import DataProto
 from ares.runs import Step
 from ares.step import demonstrated_rows, sampled_rows, token_batch, weigh
 from ares.store import Ref
 from tasks.phase import phase
+from tasks.training import Experience
 
 OF_UPDATES = ("uid", "sample")
 """Columns of a batch that the learner reads."""
@@ -42,12 +44,15 @@ def next_rows(step: Step) -> Ref:
 
 
 @phase("shape")
-async def weigh_rows(step: Step, rows: Ref) -> WeighedRows:
-    """The rows as a batch, in which every token weighs what it counts in the loss."""
+async def weigh_rows(step: Step, rows: Ref, found: list[Experience]) -> WeighedRows:
+    """The rows as a batch, in which every token weighs what it counts in the loss. found: of pairs, what the learner
+    has measured of them."""
     run = step.run
     table = sampled_rows([run.store.read_rows(rows)], run.train_set)
     batch = token_batch(table, run.pad_id)
-    metrics = weigh(batch)
+    for each in found:
+        batch = batch.union(DataProto.load(run.store.path(each.measured)))
+    metrics = weigh(batch, step.config)
     return WeighedRows(
         batch=run.store.write_file(step.path("batch.safetensors"), lambda path: batch.save(path, OF_UPDATES)),
         samples=run.store.write_rows(step.path("samples.parquet"), table[SHOWN]),

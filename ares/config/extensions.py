@@ -165,10 +165,11 @@ POLICY_LOSSES = Kind(
         "clip_cov": "algorithms.surrogates:ClipCov",
         "kl_cov": "algorithms.surrogates:KlCov",
         "sft": "algorithms.supervised:Likelihood",
+        "dpo": "algorithms.supervised:Likelihood",
     },
     {
         "chooses": (False, {"clip_cov": True, "kl_cov": True}),
-        "learns_from": ("samples", {"sft": "demonstrations"}),
+        "learns_from": ("samples", {"sft": "demonstrations", "dpo": "pairs"}),
     },
     own_settings={
         "cispo": CispoSettings,
@@ -181,7 +182,7 @@ POLICY_LOSSES = Kind(
     },
 )  # fmt: skip
 """chooses: has a method `choose`, which sees the whole global batch; learns_from: the policy's `samples`, or the
-rows of data.train as `demonstrations`."""
+rows of data.train as `demonstrations` or `pairs`."""
 
 GRADERS = Kind(
     "reward", "kind", "a grader", ("start", "anticipate", "grade", "forget", "close"),

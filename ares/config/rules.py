@@ -21,6 +21,12 @@ SUPERVISED = {
     "data.curriculum": None, "data.order": "shuffled", "environment": None,
 }  # fmt: skip
 """What learning from data needs: it samples nothing to train on, so that these settings would do nothing or not fit."""
+OF_PAIRS = {
+    "algorithm.kl.placement": "reward", "algorithm.kl.kind": "fixed", "algorithm.policy.aggregation": "token",
+    "algorithm.policy.epochs": 1, "algorithm.policy.old_log_probs": "learner",
+}  # fmt: skip
+"""What DPO needs besides: β is the coefficient of the KL in the reward, and the gradient that of the policy before the
+step."""
 VLLM_TEMPERATURES = (0.01, 2.0)
 """Below the first vLLM samples at the first; above the second it refuses."""
 
@@ -40,9 +46,15 @@ def contradictions(config: Config, trains: bool = True) -> list[str]:
 def _training(config: Config) -> Iterator[str]:
     yield from _steps_of_blocks("validation.few_steps", config.validation.few_steps, config.rollout)
     if config.learns_from != "samples":
-        differ = [name for name, value in SUPERVISED.items() if attrgetter(name)(config) != value]
-        for name in differ:
-            yield f"algorithm.policy.loss={config.algorithm.policy.loss} needs {name}={json.dumps(SUPERVISED[name])}"
+        loss, pairs = config.algorithm.policy.loss, config.learns_from == "pairs"
+        for name, value in (SUPERVISED | OF_PAIRS if pairs else SUPERVISED).items():
+            if attrgetter(name)(config) != value:
+                yield f"algorithm.policy.loss={loss} needs {name}={json.dumps(value)}"
+        if pairs and config.learner.global_batch_prompts != config.rollout.prompts:
+            yield (
+                f"algorithm.policy.loss={loss} takes one optimiser step a step: learner.global_batch_prompts must be "
+                f"rollout.prompts ({config.rollout.prompts})"
+            )
     elif config.rollout.top_p < 1 and config.model.family != "masked_diffusion":
         yield (
             f"rollout.top_p={config.rollout.top_p:g}: responses would be drawn from another distribution than the one "

@@ -274,7 +274,7 @@ class Config(Strict):
 
     @property
     def learns_from(self) -> str:
-        """What a step trains on: `samples` of the policy, or rows of data.train as `demonstrations`."""
+        """What a step trains on: `samples` of the policy, or rows of data.train as `demonstrations` or `pairs`."""
         return str(POLICY_LOSSES.fact(self.algorithm.policy.loss, "learns_from"))
 
     @property

@@ -41,8 +41,10 @@ def step_line(run: Run) -> str:
     assert commit is not None
     m, t = defaultdict(lambda: math.nan, commit.metrics), commit.timings  # one that is not finite is in no commit
     if run.config.learns_from != "samples":
-        tokens = f"  loss {m['actor/pg_loss']:.4f}  tokens {m['response_length/mean']:.1f}" if commit.step else ""
-        line = f"step {commit.step:4d}{tokens}"
+        loss = m["dpo/loss" if run.config.learns_from == "pairs" else "actor/pg_loss"]
+        preferred = f"  preferred {m['dpo/accuracy']:.3f}" if run.config.learns_from == "pairs" else ""
+        learnt = f"  loss {loss:.4f}{preferred}  tokens {m['response_length/mean']:.1f}" if commit.step else ""
+        line = f"step {commit.step:4d}{learnt}"
     elif commit.step == 0:
         shares = " ".join(f"{bucket} {m.get(f'bucket/{bucket}/count', 0):.0f}" for bucket in BUCKETS)
         line = f"bootstrap  acc {m['bootstrap/accuracy']:.3f}  {shares}  τ {m['entropy/hwe_threshold']:.3f}"

@@ -372,7 +372,7 @@ def load_sets(
         train = load_train(data, tokenizer, config.reward.needs, vision, begin)
     else:
         ends = end_token_ids(config.model.location, tokenizer)
-        train = load_demonstrations(data, tokenizer, ends, config.longest_sequence)
+        train = load_demonstrations(data, tokenizer, ends, config.longest_sequence, config.learns_from == "pairs")
     held_out = load_held_out(data, tokenizer, config.reward.needs, vision, begin)
     for each in held_out.values():
         train = _told_apart(train, each, config)

@@ -1,4 +1,4 @@
-"""Demonstrations: chats whose assistant's messages are learnt, as tokens and which of them the assistant says.
+"""Demonstrations and pairs: chats whose answers are learnt, as tokens and which of them the assistant says.
 
     chat      user: 3+4         assistant: 7       user: and 9?         assistant: 16
     text      <user>3+4<end>⏎<assistant>7<end>⏎<user>and 9?<end>⏎<assistant>16<end>⏎
@@ -6,8 +6,9 @@
 
 What the template writes to begin an answer is not learnt, the token that ends one is, what follows it is not. A limit:
 GLM-4's template writes no end, so none is learnt. Where a template writes earlier answers differently from the last one
-(Qwen3 drops their thoughts), each answer is a sequence of its own, with what the model would see before it. Not
-covered: pictures, a row's own tools, the loss (algorithms/supervised.py).
+(Qwen3 drops their thoughts), each answer is a sequence of its own, with what the model would see before it. Of a pair,
+two answers to one prompt, only they are learnt. Not covered: pictures, a row's own tools, the loss
+(algorithms/supervised.py).
 """
 
 from collections.abc import Collection
@@ -18,12 +19,14 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from algorithms.protocol import DataProto
-from ares.config import DataConfig, Source
+from algorithms.supervised import pair_weights
+from ares.config import Config, DataConfig, Source
 from ares.data import (
     DataError,
     Problems,
     check_template,
     checked_messages,
+    conversation,
     is_missing,
     joined,
     missing_columns,
@@ -38,15 +41,18 @@ from ares.step.rows import SAMPLED
 
 Span = tuple[int, int]
 """Where an answer begins and ends in a text, in characters."""
+Answered = tuple[str, list[Span]]
+"""A text and the answers in it that are learnt."""
 OF_ANSWERS = ["response", "token_ids", SAMPLED]
 """Columns that are lists, an answer each."""
 
 
 def load_demonstrations(
-    config: DataConfig, tokenizer: PreTrainedTokenizerBase, end_ids: Collection[int], longest: int
+    config: DataConfig, tokenizer: PreTrainedTokenizerBase, end_ids: Collection[int], longest: int, pairs: bool = False
 ) -> Problems:
-    """The train set of the settings: a row a sequence, with columns id, prompt and prompt_token_ids (what comes before
-    the first answer), and as lists of one: response, token_ids, sampled (which of them the assistant says: bool).
+    """The train set of the settings: a row a sequence or a pair, with columns id, prompt and prompt_token_ids (what
+    comes before the first answer), and as lists of one or two: response, token_ids, sampled (which of them the
+    assistant says: bool).
 
     end_ids: tokens at which a response ends. Longer sequences than `longest` tokens are left out and counted. Raises
     DataError naming the row.
@@ -55,15 +61,16 @@ def load_demonstrations(
     if not tokenizer.is_fast:
         raise DataError(f"{tokenizer.name_or_path}: its tokenizer cannot tell which characters a token stands for")
     whole = joined({
-        name: _load(source, config, tokenizer, end_ids, longest) for name, source in config.train_sets.items()
+        name: _load(source, config, tokenizer, end_ids, longest, pairs) for name, source in config.train_sets.items()
     })  # fmt: skip
     assert whole is not None
     return whole
 
 
 def _load(
-    source: Source, config: DataConfig, tokenizer: PreTrainedTokenizerBase, end_ids: Collection[int], longest: int
-) -> Problems:
+    source: Source, config: DataConfig, tokenizer: PreTrainedTokenizerBase, end_ids: Collection[int], longest: int,
+    pairs: bool,
+) -> Problems:  # fmt: skip
     raw = read_rows(source, config.train_split, limit=config.limit)
     if absent := missing_columns(raw, config, "nothing"):
         raise DataError(f"{shown(source)}: {absent[0]}")
@@ -72,19 +79,23 @@ def _load(
         try:
             if row.wrong:
                 raise DataError(row.wrong[0])
-            texts = find_answers(tokenizer, demonstrated_chat(values, config), config.chat_template_kwargs)
+            if pairs:
+                rows = [find_pair(tokenizer, values, config)]
+            else:
+                chat = demonstrated_chat(values, config)
+                rows = [[each] for each in find_answers(tokenizer, chat, config.chat_template_kwargs)]
         except DataError as error:
             raise DataError(f"{place(source, row.line)}: {error}") from error
-        for number, (text, spans) in enumerate(texts):
-            name = row.id if len(texts) == 1 else f"{row.id}#{number}"
-            found.append({"id": name} | tokenise(tokenizer, text, spans, end_ids))
+        for number, answered in enumerate(rows):
+            name = row.id if len(rows) == 1 else f"{row.id}#{number}"
+            found.append({"id": name} | as_row(tokenizer, answered, end_ids))
     frame = pd.DataFrame(found)
     lengths = frame["prompt_token_ids"].map(len) + frame["token_ids"].map(lambda of_row: max(map(len, of_row)))
     if (fits := lengths <= longest).any():
         return Problems(shown(source), frame[fits].reset_index(drop=True), int((~fits).sum()),
                         repeated=("token_ids", "sampled"))  # fmt: skip
     raise DataError(
-        f"{shown(source)}: all {len(fits)} chats are longer than data.max_prompt_length + rollout.max_response_length "
+        f"{shown(source)}: all {len(fits)} rows are longer than data.max_prompt_length + rollout.max_response_length "
         f"= {longest} (the shortest has {lengths.min()} tokens)"
     )
 
@@ -113,7 +124,7 @@ def demonstrated_chat(values: dict[str, Any], config: DataConfig) -> list[dict[s
 
 def find_answers(
     tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], settings: dict[str, Any]
-) -> list[tuple[str, list[Span]]]:
+) -> list[Answered]:
     """The text of a chat with the places of its answers; one text an answer where earlier ones are written differently.
 
     Raises DataError where the template does not write what was said behind what begins an answer.
@@ -137,10 +148,62 @@ def find_answers(
     return [(text, [span]) for text, span in texts]
 
 
+def find_pair(tokenizer: PreTrainedTokenizerBase, values: dict[str, Any], config: DataConfig) -> list[Answered]:
+    """The chosen and the rejected answer of a row, which stand in its columns of these names: text, messages that
+    follow the prompt's, or whole chats. A prompt that ends as the template begins an answer is taken as it is, as
+    `ares export RUN --pairs` writes it. Raises DataError.
+    """
+    prompt, settings, pair = values[config.prompt_key], config.chat_template_kwargs, list[Answered]()
+    before, after = _around_answer(tokenizer, settings)
+    for name in ("chosen", "rejected"):
+        answer: Any = values.get(name)
+        if is_missing(prompt) or is_missing(answer):
+            raise DataError(
+                f"a pair has columns {config.prompt_key!r}, 'chosen' and 'rejected': one is missing or null"
+            )
+        said: Any = [{"role": "assistant", "content": answer}] if isinstance(answer, str) else answer
+        if isinstance(prompt, str) and isinstance(answer, str) and before.strip() and prompt.endswith(before):
+            text = prompt + answer + after
+            pair.append((text, [(len(prompt), len(text))]))
+            continue
+        messages = checked_messages(said, config)
+        if isinstance(answer, str) or answer[0]["role"] == "assistant":  # else it is a whole chat
+            messages = [*conversation(prompt, config), *said]
+        if messages[-1]["role"] != "assistant":
+            raise DataError(f"column {name!r}: the last message is not the assistant's")
+        text, spans = find_answers(tokenizer, messages, settings)[-1]
+        pair.append((text, spans[-1:]))
+    if pair[0] == pair[1]:
+        raise DataError("chosen and rejected are the same text: there is nothing to prefer")
+    if len({text[: spans[0][0]] for text, spans in pair}) > 1:
+        raise DataError("chosen and rejected answer different prompts")
+    return pair
+
+
+def _around_answer(tokenizer: PreTrainedTokenizerBase, settings: dict[str, Any]) -> tuple[str, str]:
+    """What the template writes between a question and its answer, and after the answer."""
+    asked, answered = {"role": "user", "content": "QUESTION"}, {"role": "assistant", "content": "ANSWER"}
+    before = write_chat(tokenizer, [asked], settings).rpartition("QUESTION")[2]
+    return before, write_chat(tokenizer, [asked, answered], settings, begins=False).rpartition("ANSWER")[2]
+
+
+def as_row(tokenizer: PreTrainedTokenizerBase, answers: list[Answered], end_ids: Collection[int]) -> dict[str, Any]:
+    """Texts with the same prompt as columns of `load_demonstrations`."""
+    tokenised = [tokenise(tokenizer, text, spans, end_ids) for text, spans in answers]
+    first, begin = min(said.index(True) for _, said in tokenised), answers[0][1][0][0]
+    while len({tuple(ids[:first]) for ids, _ in tokenised}) > 1:  # a token may join prompt and answer
+        first -= 1
+    return {
+        "prompt": answers[0][0][:begin], "prompt_token_ids": tokenised[0][0][:first],
+        "response": [text[begin:] for text, _ in answers],
+        "token_ids": [ids[first:] for ids, _ in tokenised], "sampled": [said[first:] for _, said in tokenised],
+    }  # fmt: skip
+
+
 def tokenise(
     tokenizer: PreTrainedTokenizerBase, text: str, spans: list[Span], end_ids: Collection[int]
-) -> dict[str, Any]:
-    """A text as columns of `load_demonstrations`. A token that begins before an answer is not learnt."""
+) -> tuple[list[int], list[bool]]:
+    """Token ids of a text, and which of them are learnt: not one that begins before an answer."""
     encoded = tokenizer(text, add_special_tokens=False, verbose=False, return_offsets_mapping=True)
     ids, starts = encoded["input_ids"], [start for start, _ in encoded["offset_mapping"]]
     said = [False] * len(ids)
@@ -149,11 +212,7 @@ def tokenise(
         last = next((number for number in inside if ids[number] in end_ids), inside[-1])
         for number in inside:
             said[number] = number <= last
-    first = said.index(True)
-    return {
-        "prompt": text[: spans[0][0]], "prompt_token_ids": ids[:first],
-        "response": [text[spans[0][0] :]], "token_ids": [ids[first:]], "sampled": [said[first:]],
-    }  # fmt: skip
+    return ids, said
 
 
 def demonstrated_rows(problems: pd.DataFrame) -> pd.DataFrame:
@@ -168,9 +227,17 @@ def demonstrated_rows(problems: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def weigh(batch: DataProto) -> dict[str, float]:
-    """Write what an update needs besides the tokens into a batch: each weighs 1. Returns metrics."""
+def weigh(batch: DataProto, config: Config) -> dict[str, float]:
+    """Write what an update needs besides the tokens into a batch. Returns metrics.
+
+    Every token of a demonstration weighs 1. Of pairs the batch has the learner's log-probs, and the reference's.
+    """
     mask = batch.tensor("response_mask")
-    for name, value in {"old_log_probs": 0.0, "advantages": 1.0, "importance_weights": 1.0}.items():
-        batch.batch[name] = torch.full(mask.shape, value)
-    return length_metrics(batch)
+    weights, metrics = mask.float(), dict[str, float]()
+    if config.learns_from == "pairs":
+        log_probs = batch.tensor("old_log_probs"), batch.tensor("ref_log_probs")
+        weights, metrics = pair_weights(*log_probs, mask, float(config.algorithm.kl.coef))  # type: ignore[arg-type]
+    else:
+        batch.batch["old_log_probs"] = torch.zeros(mask.shape)
+    batch.batch["advantages"], batch.batch["importance_weights"] = weights, torch.ones(mask.shape)
+    return metrics | length_metrics(batch)

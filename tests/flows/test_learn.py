@@ -1,6 +1,7 @@
-"""Runs that learn from demonstrations: their loss, kill and resume, and what other commands make of them."""
+"""Runs that learn from demonstrations or pairs: their loss, kill and resume, and what other commands make of them."""
 
 import json
+import math
 import signal
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from ares.config import ConfigError, load
 from ares.store import RunStore
 from tests.ares.builders import MODEL
-from tests.short_runs import ares, assert_same_commits, told
+from tests.short_runs import ares, assert_same_commits, commits, told
 
 CHATS = [
     [("user", f"{number}+{number}"), ("assistant", f"\\boxed{{{2 * number}}}"), ("user", f"{number}-1"),
@@ -89,6 +90,7 @@ def test_other_commands_read_it_or_say_why_they_do_not(learnt: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("setting", "told_line"),
     [
+        ("algorithm=dpo", "learner.global_batch_prompts must be rollout.prompts"),
         ("algorithm.kl.placement=loss", 'needs algorithm.kl.placement="none"'),
         ("algorithm.entropy_bonus.coef=0.1", "needs algorithm.entropy_bonus.coef=0.0"),
         ("rollout.temperature=0.7", "needs rollout.temperature=1.0"),
@@ -97,4 +99,19 @@ def test_other_commands_read_it_or_say_why_they_do_not(learnt: Path, tmp_path: P
 )  # fmt: skip
 def test_settings_that_do_not_fit_are_refused(setting: str, told_line: str) -> None:
     with pytest.raises(ConfigError, match=told_line):
-        load("tiny-math", ["algorithm=sft", setting])
+        load("tiny-math", [setting] if setting == "algorithm=dpo" else ["algorithm=sft", setting])
+
+
+def test_dpo_prefers_what_is_chosen_and_resumes_to_the_same_bits(learnt: Path) -> None:
+    """Pairs of the right and a wrong answer; the first step's loss is ln 2, since policy and reference are the same."""
+    rows = [{"prompt": chat[0][1], "chosen": chat[1][1], "rejected": "\\boxed{0}"} for chat in CHATS]
+    (learnt / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = [f"data.train={learnt / 'pairs.jsonl'}", *SETTINGS, "learner.warmup_steps=0"]
+    for name, kill_at in (("preferred", None), ("killed-pairs", "2:experience:inside")):
+        ended = ares(learnt, "train", "tiny-math", "algorithm=dpo", *settings, "--run", name, kill_at=kill_at)
+        assert ended.returncode == (0 if kill_at is None else -signal.SIGKILL), ended.stderr
+    assert ares(learnt, "resume", "killed-pairs").returncode == 0
+    assert_same_commits(learnt, "preferred", "killed-pairs")
+    losses = [commit.metrics["dpo/loss"] for commit in commits(learnt, "preferred")[1:]]
+    assert losses[0] == pytest.approx(math.log(2), abs=1e-6)
+    assert losses[-1] < losses[0]

@@ -208,13 +208,13 @@ PRESETS = sorted(path.stem for path in (PROFILES / "algorithms").glob("*.yaml"))
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_is_the_whole_section_in_a_profile_and_as_an_override(preset: str, profile: Any) -> None:
-    teacher = ["model.reference=teacher"] if preset == "distill" else []
-    section = load("tiny-math", [f"algorithm={preset}", *teacher]).algorithm
+    needed = {"distill": ["model.reference=teacher"], "dpo": ["learner.global_batch_prompts=16"]}.get(preset, [])
+    section = load("tiny-math", [f"algorithm={preset}", *needed]).algorithm
     assert section == AlgorithmConfig.model_validate(
         yaml.safe_load((PROFILES / f"algorithms/{preset}.yaml").read_text())
     )
     named = profile(f"extends: tiny-math\nalgorithm: {preset}\n")
-    assert load(named, teacher).algorithm == section
+    assert load(named, needed).algorithm == section
 
 
 def test_what_is_set_besides_a_preset_is_laid_over_it(profile: Any) -> None:

@@ -25,12 +25,15 @@ UNTOLD = {"deepseek_r1", "minimax_m2"}
 """Their templates begin an answer with a thought that they leave out of a chat."""
 
 
-def load(folder: Path, name: str, rows: list[dict[str, Any]], longest: int = 500, **settings: Any) -> Any:
+def load(
+    folder: Path, name: str, rows: list[dict[str, Any]], longest: int = 500, pairs: bool = False, **settings: Any
+) -> Any:
     file = folder / "chats.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     tokenizer = published(name)
     config = DataConfig(train=str(file), **settings)
-    return load_demonstrations(config, tokenizer, {tokenizer.convert_tokens_to_ids(PUBLISHED[name].end)}, longest).frame
+    ends = {tokenizer.convert_tokens_to_ids(PUBLISHED[name].end)}
+    return load_demonstrations(config, tokenizer, ends, longest, pairs).frame
 
 
 def learnt(name: str, row: Any) -> list[str]:
@@ -82,7 +85,7 @@ def test_longer_chats_are_left_out(tmp_path: Path) -> None:
     frame = load(tmp_path, "chatml", rows)
     short, long = (len(row["prompt_token_ids"]) + len(row["token_ids"][0]) for _, row in frame.iterrows())
     assert load(tmp_path, "chatml", rows, long - 1)["id"].tolist() == ["0"]
-    with pytest.raises(DataError, match=f"all 2 chats are longer than .* = {short - 1} "):
+    with pytest.raises(DataError, match=f"all 2 rows are longer than .* = {short - 1} "):
         load(tmp_path, "chatml", rows, short - 1)
 
 
@@ -104,3 +107,39 @@ def test_a_row_that_cannot_be_learnt_from_is_named(row: dict[str, Any], told: st
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"chats.jsonl: column 'prompt' is missing \(columns: messages\)"):
         load(tmp_path, "chatml", [{"messages": CHAT}])
+
+
+@pytest.mark.parametrize("name", ["chatml", "llama3", "mistral_v1", "gemma2"])
+def test_of_a_pair_two_answers_to_one_prompt_are_learnt_however_it_is_written(name: str, tmp_path: Path) -> None:
+    said = [{"role": "assistant", "content": text} for text in (SAID, THEN)]
+    asked = write_chat(published(name), CHAT[:1], {})
+    frame = load(
+        tmp_path, name,
+        [
+            {"prompt": ASKED, "chosen": SAID, "rejected": THEN},
+            {"prompt": CHAT[:1], "chosen": said[:1], "rejected": said[1:]},
+            {"prompt": ASKED, "chosen": [*CHAT[:1], said[0]], "rejected": [*CHAT[:1], said[1]]},
+            {"prompt": asked, "chosen": SAID, "rejected": THEN},  # of `ares export --pairs`
+        ],
+        pairs=True,
+    )  # fmt: skip
+    end = PUBLISHED[name].end
+    for _, row in frame.iterrows():
+        assert row["prompt_token_ids"] == published(name)(asked, add_special_tokens=False)["input_ids"]
+        of_pair = list(zip(row["token_ids"], row["sampled"], strict=True))
+        told = [published(name).decode([id for id, is_said in zip(*each, strict=True) if is_said]) for each in of_pair]
+        assert [text.replace(f" {end}", end).strip() for text in told] == [SAID + end, THEN + end]
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"rejected": SAID}, "chosen and rejected are the same text"),
+        ({"rejected": None}, "a pair has columns 'prompt', 'chosen' and 'rejected': one is missing or null"),
+        ({"rejected": [*CHAT[:2], {"role": "user", "content": THEN}]}, "column 'rejected': the last message is not"),
+        ({"rejected": [{"role": "user", "content": "?"}, CHAT[3]]}, "chosen and rejected answer different prompts"),
+    ],
+)
+def test_a_pair_that_cannot_be_learnt_from_is_named(row: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=f"chats.jsonl:1: {told}"):
+        load(tmp_path, "chatml", [{"prompt": ASKED, "chosen": SAID} | row], pairs=True)
