@@ -126,9 +126,11 @@ def _number_or_name(accuracy: float | str | None) -> float | str | None:
 
 
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_WAIT)]
-Needs = Literal["tests", "answer", "nothing"]
-"""What rewards need of a row besides its prompt: unit tests, an answer to compare with, or nothing (a user's
+Need = Literal["tests", "answer", "nothing"]
+"""What a reward needs of a row besides its prompt: unit tests, an answer to compare with, or nothing (a user's
 functions, which get whatever columns there are)."""
+Needs = Need | dict[str, Need]
+"""The same of all rows, or by what a row's column `grader` names."""
 
 
 class RewardConfig(Strict):
@@ -139,6 +141,10 @@ class RewardConfig(Strict):
     scorer), `environment` (what an episode's environment gave), `judge` (a model behind a URL), or `path.py:Name`: a
     function with TRL's or verl's signature, or a grader (docs/extending.md). The scores of several functions, which may
     include math, environment and judge, are added."""
+    by_row: bool = False
+    """Each row is judged by the one of several kinds, `code` among them, that its column `grader` names; where a source
+    of a mixture has no such column, by the kind of the source's name. Code is worth reward.code.accuracy. false: all
+    functions judge all rows."""
     weights: tuple[float, ...] | None = None
     """What the score of each function of `kind` is multiplied by. None: 1 each."""
     accuracy: Annotated[float | str | None, AfterValidator(_number_or_name)] = None
@@ -182,7 +188,7 @@ class RewardConfig(Strict):
     @property
     def adds_functions(self) -> bool:
         """Whether the reward is a sum of functions, rather than one grader's."""
-        return self.kind != "math" and all(map(is_function, self.kinds))
+        return self.by_row or (self.kind != "math" and all(map(is_function, self.kinds)))
 
     @property
     def is_the_users(self) -> bool:
@@ -214,6 +220,9 @@ class RewardConfig(Strict):
     @property
     def needs(self) -> Needs:
         """What each row must have besides its prompt."""
+        if self.by_row:
+            of: dict[str, Need] = {"code": "tests", "math": "answer"}
+            return {name: of.get(name, "nothing") for name in map(part_name, self.kinds)}
         if self.judges_programs:
             return "tests"
         return "answer" if self.compares_answers else "nothing"

@@ -300,7 +300,14 @@ def _functions(config: Config) -> Iterator[str]:
         yield "reward.judge: at temperature 0 all votes are alike; set one above it for several"
     if judge.scale[0] >= judge.scale[1]:
         yield f"reward.judge.scale: {judge.scale[0]:g} must be below {judge.scale[1]:g}"
-    alone = [name for name in reward.kinds if not is_function(name)]
+    alone = [name for name in reward.kinds if not (is_function(name) or (reward.by_row and name == "code"))]
+    code, usual = reward.code, type(reward.code)()
+    if reward.by_row and len(reward.kinds) < 2:
+        yield "reward.by_row chooses among several kinds: reward.kind=[math, code]"
+    if reward.by_row and (code.design not in ("sparse", usual.design) or code.efficiency or code.format_weight):
+        yield "reward.by_row: programs are worth reward.code.accuracy, without design, efficiency and format_weight"
+    if reward.by_row and isinstance(reward.accuracy, str) and reward.accuracy_function is None:
+        yield "reward.by_row: each row's own score is its accuracy: set reward.accuracy=null, a bound or a function"
     if len(reward.kinds) > 1 and alone:
         yield (
             f"reward.kind: {alone[0]} stands alone; math, environment and functions of yours (path.py:function) are "
@@ -308,7 +315,7 @@ def _functions(config: Config) -> Iterator[str]:
         )
     elif len(set(map(part_name, reward.kinds))) < len(reward.kinds):
         yield f"reward.kind: two of {', '.join(reward.kinds)} have the same name, and their parts need two"
-    elif reward.accuracy is None and len(reward.kinds) > 1 and "environment" not in reward.kinds:
+    elif reward.accuracy is None and len(reward.kinds) > 1 and not reward.by_row and "environment" not in reward.kinds:
         yield (
             "reward.accuracy: difficulty buckets, the filter and pass@k need a number in [0, 1], which a sum need not "
             f"be: name one of {', '.join(map(part_name, reward.kinds))}, the reward from which a response counts as "

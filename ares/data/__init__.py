@@ -20,6 +20,7 @@ from ares.data.code_sets import FENCE, STATEMENTS
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
 from ares.data.problems import (
     ASKED,
+    GRADER,
     OPENING,
     OWN,
     Problems,

@@ -9,7 +9,7 @@ whether unit tests can be passed (`ares data check`).
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from ares.config import ConfigError, DataConfig, Needs, Source, absent_model, location
+from ares.config import ConfigError, DataConfig, Need, Needs, Source, absent_model, location
 from ares.data.chats import check_template, conversation, rendered
 from ares.data.code import IDS, CodeProblem, NoTests, RowError, read_problem, with_unit_tests
 from ares.data.code_sets import ground_truth
@@ -36,6 +36,8 @@ SEVERAL_ANSWERS = (
     "the answer is a list or an object, and reward.kind=math compares with one: name another column with "
     "data.answer_key=…, or a function of your own with reward.kind=path.py:function"
 )
+GRADER = "grader"
+"""Column with the kind of reward that judges a row (reward.by_row)."""
 OWN = "own:"
 """Prefix of the columns of a row whose names the frame uses for something else."""
 
@@ -134,7 +136,7 @@ def load_train(
 ) -> Problems:  # fmt: skip
     """The train set of the settings, as `load_problems` has it; a mixture or a curriculum's levels are `joined`."""
     whole = joined({
-        name: load_problems(one, config.train_split, config, tokenizer, needs, vision, config.limit, begin)
+        name: load_problems(one, config.train_split, config, tokenizer, needs, vision, config.limit, begin, name)
         for name, one in config.train_sets.items()
     })  # fmt: skip
     assert whole is not None
@@ -148,7 +150,7 @@ def load_held_out(
     """The held-out sets of the settings by name ("": one without), each as `load_problems` has it."""
     return {
         name: load_problems(
-            each.source, each.split, config.with_columns_of(name), tokenizer, needs, vision, begin=begin
+            each.source, each.split, config.with_columns_of(name), tokenizer, needs, vision, begin=begin, name=name
         )
         for name, each in config.held_out.items()
     }
@@ -166,28 +168,42 @@ def joined(sets: dict[str, Problems]) -> Problems | None:
     """
     if not sets or "" in sets:
         return sets.get("")
-    frames = [each.frame.assign(id=f"{name}/" + each.frame["id"]) for name, each in sets.items()]
+    parts = [
+        replace(
+            each,
+            frame=each.frame.assign(id=f"{name}/" + each.frame["id"]),
+            left_out={f"{name}/{row}": why for row, why in each.left_out.items()},
+        )
+        for name, each in sets.items()
+    ]
+    return _merged(parts)
+
+
+def _merged(parts: list[Problems]) -> Problems:
+    """The rows of all parts, one part after the other."""
     return Problems(
-        source=", ".join(each.source for each in sets.values()),
-        frame=together(frames).reset_index(drop=True),
-        overlong=sum(each.overlong for each in sets.values()),
-        left_out={f"{name}/{row}": why for name, each in sets.items() for row, why in each.left_out.items()},
-        repeated=tuple(dict.fromkeys(column for each in sets.values() for column in each.repeated)),
+        source=", ".join(dict.fromkeys(part.source for part in parts)),
+        frame=together([part.frame for part in parts]).reset_index(drop=True),
+        overlong=sum(part.overlong for part in parts),
+        left_out={row: why for part in parts for row, why in part.left_out.items()},
+        repeated=tuple(dict.fromkeys(column for part in parts for column in part.repeated)),
     )
 
 
 def load_problems(
     source: Source, split: str, config: DataConfig, tokenizer: PreTrainedTokenizerBase, needs: Needs = "answer",
-    vision: Vision | None = None, limit: int | None = None, begin: Begin | None = None,
+    vision: Vision | None = None, limit: int | None = None, begin: Begin | None = None, name: str = "",
 ) -> Problems:  # fmt: skip
     """Read, check and tokenise a data set. Raises DataError naming the row and what is wrong with it.
 
     needs: what every row must have (`RewardConfig.needs`). vision: for a vision-language model. limit: rows to read.
     begin: what changes rows before they are checked (an environment, which puts its first observation into their
-    prompts).
+    prompts). name: of the set, and of its grader where rows name none.
     """
     raw = read_rows(source, split, limit=limit)
     raw = raw if begin is None else begin(raw, source, config)
+    if isinstance(needs, dict) and GRADER not in raw:
+        raw = raw.assign(**{GRADER: name})
     if absent := missing_columns(raw, config, needs):
         raise DataError(f"{shown(source)}: {absent[0]}")
     check_template(tokenizer, config.chat_template_kwargs)
@@ -203,6 +219,16 @@ def as_problems(
     needs: Needs = "tests", vision: Vision | None = None, adds_special_tokens: bool = False,
 ) -> Problems:  # fmt: skip
     """Tokenise rows that were read, without those that are left out. Raises DataError, as if none can be used."""
+    if isinstance(needs, dict):
+        of_rows = _needs_of_rows(raw, needs)
+        parts = [
+            as_problems(raw, [row for row in rows if of_rows[row.position] == need], source, config, tokenizer, need,
+                        vision, adds_special_tokens)
+            for need in dict.fromkeys(of_rows) if need is not None
+        ]  # fmt: skip
+        merged, place_of = _merged(parts), {row.id: row.position for row in rows}
+        places = merged.frame["id"].map(place_of).to_numpy()
+        return replace(merged, frame=merged.frame.iloc[np.argsort(places)].reset_index(drop=True))
     kept = [row for row in rows if not row.left_out]
     if not kept:
         others = f" (none of the {len(rows)} rows can be used)" if len(rows) > 1 else ""
@@ -281,11 +307,18 @@ def each_row(
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> Iterator[Row]:  # fmt: skip
     """Read every row. vision: prompts may show something. tokenizer: has a chat template that writes the prompts."""
-    for row, values in named_rows(raw, config, IDS if needs == "tests" else ()):
-        if needs == "tests":
+    of_rows = _needs_of_rows(raw, needs)
+    ids = IDS if set(of_rows) == {"tests"} else ()
+    for (row, values), need in zip(named_rows(raw, config, ids), of_rows, strict=True):
+        if need is None:
+            row.wrong.append(
+                f"its grader is {values.get(GRADER)!r:.60}, and reward.kind has {', '.join(needs)}: name one in column "
+                f"{GRADER!r}, or by the source's name in data.train"
+            )
+        elif need == "tests":
             _read_code(row, values, config)
         else:
-            _read_answer(row, values, config, needs)
+            _read_answer(row, values, config, need)
         try:
             if row.asked is not None:
                 row.messages = conversation(spoken(row.asked) if vision else row.asked, config)
@@ -314,6 +347,13 @@ def named_rows(
         yield row, values
 
 
+def _needs_of_rows(raw: pd.DataFrame, needs: Needs) -> Sequence[Need | None]:
+    """What each row needs; None where its grader is unknown."""
+    if not isinstance(needs, dict):
+        return [needs] * len(raw)
+    return [needs.get(str(name)) for name in (raw[GRADER] if GRADER in raw else [""] * len(raw))]
+
+
 def _read_code(row: Row, values: dict[str, Any], config: DataConfig) -> None:
     try:
         row.problem = read_problem(values, config)
@@ -325,7 +365,7 @@ def _read_code(row: Row, values: dict[str, Any], config: DataConfig) -> None:
         row.asked, row.answer = row.problem.prompt, row.problem.solution or ""
 
 
-def _read_answer(row: Row, values: dict[str, Any], config: DataConfig, needs: Needs) -> None:
+def _read_answer(row: Row, values: dict[str, Any], config: DataConfig, needs: Need) -> None:
     row.asked = values[config.prompt_key]
     if is_missing(row.asked):
         row.wrong.append(_null(config, "prompt_key"))
@@ -351,6 +391,9 @@ def _read_answer(row: Row, values: dict[str, Any], config: DataConfig, needs: Ne
 
 def missing_columns(raw: pd.DataFrame, config: DataConfig, needs: Needs) -> list[str]:
     """What is wrong with the set as a whole: columns that no row has."""
+    if isinstance(needs, dict):
+        known = [need for need in dict.fromkeys(_needs_of_rows(raw, needs)) if need is not None]
+        return list(dict.fromkeys(what for need in known for what in missing_columns(raw, config, need)))
     keys = {} if needs == "tests" else {"prompt_key": config.prompt_key}
     if keys and not is_prompt_only(raw, config, needs) and "reward_model" not in raw:
         keys["answer_key"] = config.answer_key
@@ -380,7 +423,7 @@ def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedToke
     return tokenizer
 
 
-def is_prompt_only(columns: Iterable[Any], config: DataConfig, needs: Needs) -> bool:
+def is_prompt_only(columns: Iterable[Any], config: DataConfig, needs: Need) -> bool:
     """Whether rows have no answer and need none. A column that the settings name must exist."""
     default = DataConfig.model_fields["answer_key"].default
     return needs == "nothing" and config.answer_key == default and not {default, "reward_model"} & set(columns)

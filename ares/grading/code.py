@@ -16,6 +16,7 @@ import pandas as pd
 
 from ares.config import CodeConfig, RewardConfig
 from ares.data import DataError, Problems, packages_of, program
+from ares.grading.functions import FunctionScore
 from ares.grading.grader import ID_COLUMNS, Grader
 from rewards.code import code_format_score, extract_code, no_code_verdict
 from rewards.thinking import without_thinking
@@ -143,6 +144,26 @@ class CodeGrader(Grader):
         assert self._pool is not None, "the sandbox was not started"
         (verdict,) = self._pool.run([program(row, source, self.config.cpu_seconds, self.config.memory_mb)])
         return verdict
+
+
+class ProgramScorer:
+    """`code` among several kinds of reward (reward.by_row): a program is worth its accuracy."""
+
+    def __init__(self, config: RewardConfig) -> None:
+        self.grader = CodeGrader(config)
+
+    def __call__(self, rows: pd.DataFrame, first: bool = False) -> list[FunctionScore]:
+        """The accuracy of each program, and beside it how it ended and the share of tests that it passed."""
+        table = self.grader.grade(rows).astype({"pass_ratio": object})
+        return [
+            FunctionScore(None if pd.isna(accuracy) else float(accuracy), {"error_type": ending, "pass_ratio": ratio})
+            if ending != "internal_error" else FunctionScore(failed=True)
+            for accuracy, ending, ratio in zip(table["accuracy"], table["error_type"], table["pass_ratio"], strict=True)
+        ]  # fmt: skip
+
+    def close(self) -> None:
+        """End the sandbox."""
+        self.grader.close()
 
 
 def written(row: Mapping[str, Any]) -> str | None:

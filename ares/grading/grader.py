@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
-from ares.data import OWN, Problems
+from ares.data import GRADER, OWN, Problems
 from ares.errors import UserError
 from rewards.math import answer_text
 
@@ -77,21 +77,28 @@ def answered(sampled: pd.DataFrame, problems: pd.DataFrame, steps: int) -> pd.Da
 
 
 def try_on(grader: Grader, problems: Problems, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Have a grader grade the first problem's answer, and an empty response to the second, as a policy's may be.
+    """Have a grader grade the first problem's answer (by_row: of each kind) and an empty response to the second, as a
+    policy's may be.
 
     Called before a run is created, so that a mistake in a user's grader costs seconds. The policy's own responses would
     need the model loaded and a run's Ray; what only they reveal shows in the bootstrap's first shard. Raises
     RewardError.
     """
-    frame = problems.frame.iloc[[0, min(1, len(problems) - 1)]].reset_index(drop=True)
-    texts = [RIGHT.format(answer=answer_text(frame["answer"][0]) if "answer" in frame else "42"), ""]
-    sampled = pd.DataFrame({"id": frame["id"], "slot": [0, 1], "sample": 0, "response": texts, "finish_reason": "stop"})
+    whole = problems.frame
+    firsts = whole[~whole[GRADER].astype(str).duplicated()] if GRADER in whole else whole.head(1)
+    frame = pd.concat([firsts, whole.iloc[[min(1, len(whole) - 1)]]], ignore_index=True)
+    answers = firsts["answer"] if "answer" in firsts else ["42"] * len(firsts)
+    texts = [*(RIGHT.format(answer=answer_text(answer)) for answer in answers), ""]
+    sampled = pd.DataFrame({"id": frame["id"], "slot": range(len(frame)), "sample": 0, "response": texts,
+                            "finish_reason": "stop"})  # fmt: skip
     token_ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
     episode = {"episode_reward": 0.0, "success": None, "episode_error": ""}  # of an environment, if there is one
     try:
         grader.try_on(answered(sampled.assign(token_ids=token_ids, **episode), frame, 0))
     except RewardError as error:
-        raise RewardError(f"First call, with two responses to problems of {problems.source}: {error}") from None
+        raise RewardError(
+            f"First call, with {len(frame)} responses to problems of {problems.source}: {error}"
+        ) from None
 
 
 def check_grades(table: pd.DataFrame, count: int) -> None:

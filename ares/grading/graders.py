@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 
 from ares.config import GRADERS, RewardConfig, part_name
+from ares.data import GRADER
+from ares.grading.code import ProgramScorer
 from ares.grading.functions import FunctionScore, UserFunction
 from ares.grading.grader import ANSWERED, ID_COLUMNS, Grader, RewardError
 from ares.grading.judge import JudgeScorer
@@ -53,7 +55,7 @@ def load_grader(config: RewardConfig) -> Grader:
         elif config.accuracy_function is not None:
             scorers[JUDGE] = _scorer(config, accuracy, "reward.accuracy", max(config.timeouts))
             accuracy = None
-    return FunctionGrader(scorers, config.weight_of, accuracy)
+    return FunctionGrader(scorers, config.weight_of, accuracy, config.by_row)
 
 
 def _scorer(config: RewardConfig, kind: str, setting: str, timeout: float) -> Scorer:
@@ -63,6 +65,8 @@ def _scorer(config: RewardConfig, kind: str, setting: str, timeout: float) -> Sc
         return lambda rows, first: environment_scores(rows)
     if kind == "reasoning_gym":
         return ProceduralScorer(config.answer, timeout)
+    if kind == "code":
+        return ProgramScorer(config)
     if kind == "judge":
         return JudgeScorer(config.judge)
     return UserFunction(GRADERS.implementation(kind), setting, kind, timeout)
@@ -144,11 +148,26 @@ class FunctionGrader(Grader):
     """Adds up the scores of functions."""
 
     def __init__(
-        self, scorers: dict[str, Scorer], weights: dict[str, float], accuracy: float | str | None = None
+        self,
+        scorers: dict[str, Scorer],
+        weights: dict[str, float],
+        accuracy: float | str | None = None,
+        by_row: bool = False,
     ) -> None:
         """scorers: by the names of their parts, plus JUDGE if there is one. accuracy: the least reward of a right
-        response, or the name of a part; None: JUDGE's score, else that of the only function."""
-        self.scorers, self.weights, self.accuracy = scorers, weights, accuracy
+        response, or the name of a part; None: JUDGE's score, else that of the only function. by_row: a row's column
+        `grader` names the only part that judges it."""
+        self.scorers, self.weights, self.accuracy, self.by_row = scorers, weights, accuracy, by_row
+        self.programs = next((each.grader for each in scorers.values() if isinstance(each, ProgramScorer)), None)
+
+    def expect(self, *problems: pd.DataFrame | None) -> str:
+        """As the grader of programs, if there is one."""
+        return "" if self.programs is None else self.programs.expect(*problems)
+
+    def start(self) -> None:
+        """Start the sandbox, if programs are judged."""
+        if self.programs is not None:
+            self.programs.start()
 
     def grade(self, rows: pd.DataFrame, first: bool = False) -> pd.DataFrame:
         """accuracy, format, score, score_NAME of each function and, if there are any, extras.
@@ -156,7 +175,7 @@ class FunctionGrader(Grader):
         Raises RewardError if a function raises or breaks its contract.
         """
         with ThreadPoolExecutor(len(self.scorers)) as threads:  # each has a process of its own
-            asked = {name: threads.submit(scorer, rows, first) for name, scorer in self.scorers.items()}
+            asked = {name: threads.submit(self._ask, name, rows, first) for name in self.scorers}
         said = {name: answers.result() for name, answers in asked.items()}
         added = {name: answers for name, answers in said.items() if name != JUDGE}
         scores = np.array([[np.nan if each.score is None else each.score for each in of] for of in added.values()])
@@ -182,16 +201,37 @@ class FunctionGrader(Grader):
         """The very first call: functions get more time, and must not fail."""
         self.grade(rows, first=True)
 
+    def _ask(self, name: str, rows: pd.DataFrame, first: bool) -> list[FunctionScore]:
+        """A part's scores; none for the rows that another one judges."""
+        if not self.by_row or name == JUDGE:
+            return self.scorers[name](rows, first)
+        own = np.flatnonzero(rows[GRADER] == name)
+        scores = [FunctionScore()] * len(rows)
+        given = self.scorers[name](rows.iloc[own].reset_index(drop=True), first) if len(own) else []
+        for place, score in zip(own, given, strict=True):
+            scores[place] = score
+        return scores
+
+    def forget(self) -> None:
+        """Drop the verdicts of identical programs."""
+        if self.programs is not None:
+            self.programs.forget()
+
     def close(self) -> None:
-        """End the processes of the user's functions."""
+        """End the processes of the user's functions, and the sandbox."""
         for scorer in self.scorers.values():
-            if isinstance(scorer, UserFunction | ProceduralScorer | JudgeScorer):
+            if isinstance(scorer, UserFunction | ProceduralScorer | JudgeScorer | ProgramScorer):
                 scorer.close()
 
     def _claim_accuracies(self, said: dict[str, list[FunctionScore]], rewards: np.ndarray) -> list[Any]:
         """The accuracy claimed for each response, unchecked."""
         if isinstance(self.accuracy, float):
             return [float(reward >= self.accuracy) for reward in rewards]
+        if self.by_row and JUDGE not in said:  # the score of the one that judged it
+            return [
+                next((one.score for one in of if one.score is not None), None)
+                for of in zip(*said.values(), strict=True)
+            ]
         parts: dict[str, list[Any]] = {name: [each.score for each in answers] for name, answers in said.items()}
         for answers in said.values():
             for key in dict.fromkeys(key for each in answers for key in each.extras):

@@ -63,6 +63,13 @@ def refusal(name: str, *overrides: str) -> str:
             "data={order: easy_first, train: [a, b], curriculum: {}}",
             "data.order=easy_first: data.curriculum and data.weights order problems",
         ),
+        ("reward={kind: [math, code], accuracy: math}", "reward.kind: code stands alone"),
+        ("reward.by_row=true", "reward.by_row chooses among several kinds"),
+        ("reward={by_row: true, kind: [math, code], accuracy: code}", "each row's own score is its accuracy"),
+        (
+            "reward={by_row: true, kind: [math, code], code: {efficiency: 0.1}}",
+            "programs are worth reward.code.accuracy",
+        ),
         ("data.format_prompt=no place", "data.format_prompt: there is no {prompt}"),
         ("algorithm.kl={kind: bucket_beta, placement: reward}", "algorithm.kl: kind=bucket_beta"),
         ("algorithm.kl={penalty: full, placement: reward, kind: fixed}", "algorithm.kl: penalty=full"),

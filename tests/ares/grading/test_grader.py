@@ -46,7 +46,7 @@ def opened(folder: Path, text: str, *settings: str) -> Run:
 )  # fmt: skip
 def test_a_mistake_is_told_before_the_run_is_created(text: str, told: str, tmp_path: Path) -> None:
     with pytest.raises(
-        RewardError, match=rf"(?s)^First call, with two responses to problems of .*train\.jsonl: .*{told}"
+        RewardError, match=rf"(?s)^First call, with 2 responses to problems of .*train\.jsonl: .*{told}"
     ):
         opened(tmp_path, text)
     assert not (tmp_path / "runs").exists()
