@@ -170,9 +170,9 @@ class TrackingConfig(Strict):
     """Where metrics go."""
 
     kind: str | tuple[str, ...] = Field("mlflow", json_schema_extra=NO_EFFECT)
-    """mlflow; jsonl, tensorboard (files in the run directory); wandb (WANDB_MODE=offline: there, too); or
-    path/to/file.py:Name (docs/extending.md). Several: [mlflow, jsonl]. An ablation's report is in MLflow all the same.
-    tensorboard and wandb are packages of their own."""
+    """mlflow; jsonl, tensorboard (files in the run directory); wandb (WANDB_MODE=offline: there, too); trackio (this
+    machine's); or path/to/file.py:Name (docs/extending.md). Several: [mlflow, jsonl]. An ablation's report is in MLflow
+    all the same. tensorboard, wandb and trackio are packages of their own."""
     settings: dict[str, Any] = Field({}, json_schema_extra=NO_EFFECT)
     """Settings of a tracker in a file of yours."""
     uri: str | None = Field(None, json_schema_extra=NO_EFFECT)

@@ -1,15 +1,18 @@
-"""Trackers besides MLflow: JSON lines, TensorBoard, Weights & Biases. Each logs the metrics and timings of commits.
+"""Trackers besides MLflow: JSON lines, TensorBoard, W&B, Trackio. Each logs the metrics and timings of commits.
 
-The run directory is the truth: JSON lines and TensorBoard's events are written anew when a run resumes, so that no step
-is there twice; what W&B has is noted in wandb.json. Not covered: samples and plots, which MLflow has (ares/reports/
-mlflow.py).
+The run directory is the truth: JSON lines, TensorBoard's events and Trackio's runs are written anew when a run resumes,
+so that no step is there twice; what W&B has is noted in wandb.json. Not covered: samples and plots, which MLflow has
+(ares/reports/mlflow.py).
 """
 
+import contextlib
 import hashlib
 import json
 import logging
 import math
+import os
 import shutil
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -37,6 +40,11 @@ class _OfCommits(Tracker):
     def log(self, commit: Commit) -> None:
         """Log one commit."""
         raise NotImplementedError
+
+    def born(self) -> str:
+        """What tells this run from another of its name. It has a commit."""
+        first = self.store.read_commit(self.store.committed_steps()[0])
+        return hashlib.sha256(f"{self.store.name} {first.timestamp}".encode()).hexdigest()[:16]
 
 
 class JsonLines(_OfCommits):
@@ -80,11 +88,10 @@ class WeightsAndBiases(_OfCommits):
         """Log every commit that is not logged yet. If W&B is away, warn once: the next call catches up."""
         steps = self.store.committed_steps()
         if self.run is None and steps:
-            born = f"{self.store.name} {self.store.read_commit(steps[0]).timestamp}"
             try:
                 self.run = self.wandb.init(
                     project=self.settings.experiment, name=self.store.name, dir=str(self.store.directory),
-                    id=hashlib.sha256(born.encode()).hexdigest()[:16], resume="allow",
+                    id=self.born(), resume="allow",
                     config=self.config.model_dump(mode="json"), tags=list(map("=".join, self.settings.tags.items())),
                 )  # fmt: skip
             except self.wandb.Error as error:
@@ -109,6 +116,49 @@ class WeightsAndBiases(_OfCommits):
     def interrupt(self, state: str) -> None:
         """Log what is left, and close the run as failed; a resume continues it."""
         self.finish(1)
+
+
+class Trackio(_OfCommits):
+    """A run of the project tracking.experiment in the Trackio of this machine (TRACKIO_DIR), for `trackio show`."""
+
+    def __init__(self, settings: TrackingConfig, config: Config, store: RunStore) -> None:
+        super().__init__(settings, config, store)
+        self.trackio, self.run = _import("trackio", "trackio"), None
+        if elsewhere := [name for name in ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL") if os.environ.get(name)]:
+            raise UserError(f"tracking.kind=trackio logs on this machine alone: unset {elsewhere[0]}")
+
+    def catch_up(self) -> None:
+        """Log every commit that is not logged yet, the first time in place of what a run before a resume logged."""
+        if self.run is None and self.store.committed_steps():
+            try:
+                earlier = list(self.trackio.Api().runs(self.settings.experiment))
+            except ValueError:  # no such project yet
+                earlier = []
+            for each in earlier:
+                if (each.config or {}).get("ares_run") == self.born():
+                    each.delete()
+            with contextlib.redirect_stdout(sys.stderr):
+                self.run = self.trackio.init(
+                    project=self.settings.experiment, name=self.store.name, embed=False, auto_log_gpu=False,
+                    auto_log_cpu=False, config=self.config.model_dump(mode="json") | {"ares_run": self.born()},
+                )  # fmt: skip
+        super().catch_up()
+
+    def log(self, commit: Commit) -> None:
+        """Log one commit."""
+        assert self.run is not None
+        self.run.log(commit.metrics | commit.timings, step=commit.step)
+
+    def finish(self) -> None:
+        """Log what is left, and wait until it is written."""
+        self.catch_up()
+        if self.run is not None:
+            with contextlib.redirect_stdout(sys.stderr):
+                self.run.finish()
+
+    def interrupt(self, state: str) -> None:
+        """The same: a resume begins the run anew."""
+        self.finish()
 
 
 def _import(module: str, package: str) -> Any:

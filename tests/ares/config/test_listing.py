@@ -55,7 +55,7 @@ def test_every_setting_is_listed_with_its_default_and_a_meaning() -> None:
         ("learner.sharded", "false", "true | false"),
         ("bootstrap.max_prompts", "null", "whole number ≥ 1 and ≤ 2,147,483,647 | null"),
         ("algorithm.kl.coef", "0.01", "number ≥ 0 | {easy: …, medium: …, hard: …}"),
-        ("tracking.kind", "mlflow", "mlflow | jsonl | tensorboard | wandb | path/to/file.py:Name"),
+        ("tracking.kind", "mlflow", "mlflow | jsonl | tensorboard | wandb | trackio | path/to/file.py:Name"),
         ("model.lora", "null", "a section | null"),
         ("model.lora.rank", "16", "whole number ≥ 1 and ≤ 65,536"),
         ("tracking.tags", "{}", "{name: …}"),

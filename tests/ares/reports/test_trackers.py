@@ -74,6 +74,27 @@ def test_wandb_is_given_every_step_once_after_a_resume(tmp_path: Path, monkeypat
     assert len(list(tmp_path.glob("wandb/offline-run-*/*.wandb"))) == 2
 
 
+def test_trackio_has_every_step_once_after_a_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    pytest.importorskip("trackio")
+    from trackio.sqlite_storage import SQLiteStorage
+
+    experiment = TrackingConfig().experiment
+    for commits in (2, 3):
+        again = tracker("trackio", tmp_path, commits)
+        again.catch_up()
+        again.interrupt("KILLED")
+    logged = SQLiteStorage.get_logs(experiment, "mine")
+    assert [(line["step"], line["reward/accuracy"]) for line in logged] == [(0, 0.25), (1, 0.5), (2, 0.75)]
+    other = tracker("trackio", tmp_path, 1)
+    monkeypatch.setattr(other, "born", lambda: "another run of this name")
+    other.finish()
+    assert len(list(again.trackio.Api().runs(experiment))) == 2
+    monkeypatch.setenv("TRACKIO_SPACE_ID", "mine/space")
+    with pytest.raises(UserError, match="unset TRACKIO_SPACE_ID"):
+        tracker("trackio", tmp_path, 1)
+
+
 def test_a_package_that_is_absent_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
     with pytest.raises(UserError, match=r"tracking\.kind needs the package wandb"):
