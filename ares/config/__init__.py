@@ -33,7 +33,7 @@ from ares.config.profiles import (
     profile_names,
     result_settings,
 )
-from ares.config.reward import CodeConfig, JudgeConfig, Need, Needs, part_name
+from ares.config.reward import CodeConfig, JudgeConfig, Need, Needs, RewardModelConfig, part_name
 from ares.config.rollout import DiffusionConfig, RolloutConfig, SecondTurnConfig, VllmConfig
 from ares.config.run import Config, LearnerConfig, ModelConfig, RewardConfig, TrackingConfig, WatchConfig
 from ares.config.strict import ConfigError, explain, nearest, reason

@@ -192,6 +192,7 @@ GRADERS = Kind(
         "reasoning_gym": "rewards.procedural:reasoning_gym",
         "environment": "ares.grading.graders:environment_scores",
         "judge": "ares.grading.judge:JudgeScorer",
+        "model": "ares.grading.reward_model:RewardModelScorer",
     },
     {"judges_programs": (False, {"code": True})},
     functions=True,
@@ -232,6 +233,7 @@ TRACKERS = Kind(
         "jsonl": "ares.reports.trackers:JsonLines",
         "tensorboard": "ares.reports.trackers:TensorBoard",
         "wandb": "ares.reports.trackers:WeightsAndBiases",
+        "trackio": "ares.reports.trackers:Trackio",
     },
 )  # fmt: skip
 

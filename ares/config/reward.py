@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 
 from algorithms.settings import MOST_TOKENS, Strict
 from ares.config.extensions import GRADERS, REFERENCE
-from ares.config.strict import LONGEST_WAIT, MOST_PROCESSES, NO_EFFECT
+from ares.config.strict import LONGEST_WAIT, MOST_PROCESSES, NO_EFFECT, ONLY_ROUNDING
 from rewards.verpo import VerpoSettings
 
 
@@ -111,6 +111,19 @@ class JudgeConfig(Strict):
     """The run stops after so many requests since its start, those aside that were repeated for want of an answer."""
 
 
+class RewardModelConfig(Strict):
+    """A classifier with one output that scores responses (reward.kind=model)."""
+
+    path: str = ""
+    """Directory (or hub name) that AutoModelForSequenceClassification reads; the tokenizer lies beside it."""
+    device: Literal["cpu", "cuda"] = Field("cpu", json_schema_extra=ONLY_ROUNDING)
+    """Where it computes. A GPU is shared with learner and engine."""
+    batch: int = Field(8, ge=1, le=MOST_TOKENS, json_schema_extra=ONLY_ROUNDING)
+    """Responses that are scored together."""
+    threads: int = Field(1, ge=1, le=MOST_PROCESSES, json_schema_extra=ONLY_ROUNDING)
+    """CPU threads."""
+
+
 def _several_or_one(names: tuple[str, ...] | str) -> tuple[str, ...] | str:
     if not names:
         raise ValueError("name a grader, or functions")
@@ -138,9 +151,9 @@ class RewardConfig(Strict):
 
     kind: Annotated[str | tuple[str, ...], AfterValidator(_several_or_one)] = "math"
     """`math` (last \\boxed{} against the answer), `code` (unit tests in the sandbox), `reasoning_gym` (the task's own
-    scorer), `environment` (what an episode's environment gave), `judge` (a model behind a URL), or `path.py:Name`: a
-    function with TRL's or verl's signature, or a grader (docs/extending.md). The scores of several functions, which may
-    include math, environment and judge, are added."""
+    scorer), `environment` (what an episode's environment gave), `judge` (a model behind a URL), `model` (a
+    reward model), or `path.py:Name`: a function with TRL's or verl's signature, or a grader (docs/extending.md). The
+    scores of several functions, which may include math, environment, judge and model, are added."""
     by_row: bool = False
     """Each row is judged by the one of several kinds, `code` among them, that its column `grader` names; where a source
     of a mixture has no such column, by the kind of the source's name. Code is worth reward.code.accuracy. false: all
@@ -168,6 +181,7 @@ class RewardConfig(Strict):
     """The run stops if more than this share of a step's responses, not counting one problem's, have no score."""
     code: CodeConfig = CodeConfig()
     judge: JudgeConfig = JudgeConfig()
+    model: RewardModelConfig = RewardModelConfig()
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -235,6 +249,6 @@ def part_name(reference: str) -> str:
 
 def is_function(name: str) -> bool:
     """Whether a kind of reward is a function of a response, whose score can be added to others."""
-    return name in ("math", "reasoning_gym", "environment", "judge") or (
+    return name in ("math", "reasoning_gym", "environment", "judge", "model") or (
         name not in GRADERS.builtin and not isinstance(GRADERS.implementation(name), type)
     )

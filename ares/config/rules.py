@@ -296,6 +296,10 @@ def _functions(config: Config) -> Iterator[str]:
     reward, judge = config.reward, config.reward.judge
     if "judge" in reward.kinds and not (judge.url.startswith(("http://", "https://")) and judge.model):
         yield "reward.kind=judge needs reward.judge.url (http://… or https://…) and reward.judge.model"
+    if "model" in reward.kinds and not reward.model.path:
+        yield "reward.kind=model needs reward.model.path: a classifier with one output"
+    if reward.kind == "model" and reward.accuracy is None:
+        yield "reward.kind=model has a scale of its own: set reward.accuracy to the score of a right response, or more"
     if judge.votes > 1 and not judge.temperature:
         yield "reward.judge: at temperature 0 all votes are alike; set one above it for several"
     if judge.scale[0] >= judge.scale[1]:

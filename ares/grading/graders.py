@@ -18,6 +18,7 @@ from ares.grading.code import ProgramScorer
 from ares.grading.functions import FunctionScore, UserFunction
 from ares.grading.grader import ANSWERED, ID_COLUMNS, Grader, RewardError
 from ares.grading.judge import JudgeScorer
+from ares.grading.reward_model import RewardModelScorer
 from rewards.aepo import format_reward
 from rewards.math import BOXED, asked_format, find_answer, grade_answers
 from rewards.procedural import SCORER, reasoning_gym
@@ -67,6 +68,8 @@ def _scorer(config: RewardConfig, kind: str, setting: str, timeout: float) -> Sc
         return ProceduralScorer(config.answer, timeout)
     if kind == "code":
         return ProgramScorer(config)
+    if kind == "model":
+        return RewardModelScorer(config.model)
     if kind == "judge":
         return JudgeScorer(config.judge)
     return UserFunction(GRADERS.implementation(kind), setting, kind, timeout)
@@ -220,7 +223,7 @@ class FunctionGrader(Grader):
     def close(self) -> None:
         """End the processes of the user's functions, and the sandbox."""
         for scorer in self.scorers.values():
-            if isinstance(scorer, UserFunction | ProceduralScorer | JudgeScorer | ProgramScorer):
+            if isinstance(scorer, UserFunction | ProceduralScorer | JudgeScorer | ProgramScorer | RewardModelScorer):
                 scorer.close()
 
     def _claim_accuracies(self, said: dict[str, list[FunctionScore]], rewards: np.ndarray) -> list[Any]:

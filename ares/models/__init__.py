@@ -30,6 +30,7 @@ from ares.models.weights import (
     check_weight_files,
     persistent_buffers,
     quiet_transformers,
+    read_weights,
     stored_tensors,
 )
 

@@ -43,16 +43,17 @@ SHOWN = 3
 """Tensors that an error names of each kind."""
 
 
-def check_weight_files(config: ModelConfig) -> Any:
+def check_weight_files(config: ModelConfig, kind: Any = None) -> Any:
     """Check the headers of a model's files; returns the model on the meta device.
 
+    kind: its Auto class. None: that of its family.
     Raises ModelError where a tensor is missing, unexpected or of another shape, where a file is damaged, and where the
     architecture is unknown.
     """
     settings = read_settings(config)
     _refuse_quantised(settings, config.path)
     with quiet_transformers():
-        model = _empty(PUBLISHED_AS[config.family], settings, config)
+        model = _empty(kind or PUBLISHED_AS[config.family], settings, config)
         try:
             how = {"device_map": {"": "meta"}, "local_files_only": True}
             model, info = _read(type(model), settings, config, UNREADABLE_HEADER, **how)

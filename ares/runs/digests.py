@@ -14,7 +14,7 @@ from ares.store import RunStore, StoreError, file_digest
 
 OF_A_MODEL = (".json", ".py", ".safetensors", ".bin", ".jinja", ".txt", ".model")
 WEIGHTS = (".safetensors", ".bin")
-PACKAGES = "packages of programs (ares sandbox packages add NAME==VERSION)"
+GRADED_WITH = "packages of programs (ares sandbox packages add NAME==VERSION) or the model of reward.model.path"
 
 
 def digests_of(config: Config, train: Problems, validation: Problems | None, graded_with: str = "") -> dict[str, Any]:
@@ -29,7 +29,8 @@ def digests_of(config: Config, train: Problems, validation: Problems | None, gra
         except OSError as error:
             raise ConfigError(f"{setting}={path}: {error.strerror}") from error
     data = {"train": train.digest(), "validation": validation.digest() if validation is not None else None}
-    graded = {"graded_with": graded_with} if graded_with else {}
+    of_model = [model_digest(config.reward.model.path)] if "model" in config.reward.kinds else []
+    graded = {"graded_with": "-".join(filter(None, [graded_with, *of_model]))} if graded_with or of_model else {}
     reference = config.model.reference
     teacher = {} if reference is None else {"reference": model_digest(reference)}
     return data | model_digests(config.model.path) | {"files": files} | graded | teacher
@@ -76,7 +77,7 @@ def check_same(name: str, config: Config, before: dict[str, Any], now: dict[str,
     """Raise StoreError, naming what changed, if data, weights or files are not those a run was started with."""
     _check_same_model(name, before, now)  # first: its chat template changes the data, too
     of_data = ("train", "train data"), ("validation", "validation data")
-    for what, called in (*of_data, ("graded_with", PACKAGES), ("reference", "model of model.reference")):
+    for what, called in (*of_data, ("graded_with", GRADED_WITH), ("reference", "model of model.reference")):
         if before.get(what) != now.get(what):
             raise StoreError(
                 f"Run {name!r}: the {called} changed since it was started ({before.get(what)} → {now.get(what)})"

@@ -46,6 +46,7 @@ FIRST_USE = {
     "validation": UPDATE, "data.validation": UPDATE, "data.validation_split": UPDATE,
     "model.path": ALIKE, "data.train": ALIKE,  # what lies there is compared
     "learner.micro_batch_tokens": ALIKE, "learner.device": ALIKE, "learner.threads": ALIKE, "learner.ranks": ALIKE,
+    "reward.model.device": ALIKE, "reward.model.batch": ALIKE, "reward.model.threads": ALIKE,
     "learner.sharded": ALIKE, "rollout.threads": ALIKE, "rollout.engines": ALIKE, "rollout.diffusion.batch": ALIKE,
     "rollout.vllm.max_sequences": ALIKE, "rollout.vllm.images": ALIKE, "rollout.vllm.tensor_parallel": ALIKE,
 }  # fmt: skip

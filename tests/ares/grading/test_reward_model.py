@@ -1,0 +1,106 @@
+"""A reward model's scores are those of the classifier on one response at a time, in this process and in an actor."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import ray
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification
+
+from ares.cluster import connect
+from ares.config import ConfigError, RewardConfig, RewardModelConfig
+from ares.data import ASKED
+from ares.grading import load_grader
+from ares.grading.reward_model import RewardModel, RewardModelScorer
+from ares.runs.run import Run, identity_of
+from tests.ares.builders import MODEL, config, tokenizer
+
+RESPONSES = ["4", "It is \\boxed{4}.", "", "<think>2+2</think> four " * 5, "5"]
+ROWS = pd.DataFrame({
+    "id": list("abcde"), "slot": range(5), "sample": 0, "prompt": "unused", "response": RESPONSES,
+    ASKED: ["2+2=?", "2+2=?", [{"role": "user", "content": "2+2=?"}], "2+2=?", "1+1 is?"],
+})  # fmt: skip
+
+
+def classifier(folder: Path, outputs: int = 1, weight: float = 1.0) -> str:
+    """A tiny random checkpoint."""
+    torch.manual_seed(1)
+    settings = AutoConfig.from_pretrained(MODEL, num_labels=outputs)
+    model = AutoModelForSequenceClassification.from_config(settings)
+    model.score.weight.data = weight * (model.score.weight.data if weight < 10 else model.score.weight.data.sign())
+    model.save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    with torch.random.fork_rng():
+        return classifier(tmp_path_factory.mktemp("classifier"))
+
+
+@pytest.mark.parametrize("batch", [1, 3, 8])
+def test_each_score_is_that_of_the_response_alone(path: str, batch: int) -> None:
+    model = AutoModelForSequenceClassification.from_pretrained(path).double().eval()
+    expected = []
+    for asked, response in zip(["2+2=?"] * 4 + ["1+1 is?"], RESPONSES, strict=True):
+        chat = [{"role": "user", "content": asked}, {"role": "assistant", "content": response}]
+        ids = tokenizer()(tokenizer().apply_chat_template(chat, tokenize=False), return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            expected.append(float(model.score(model.model(ids)[0][0, -1])))
+    grader = load_grader(RewardConfig(kind="model", accuracy=0.0, model={"path": path, "batch": batch}))
+    table = grader.grade(ROWS)
+    assert table["score"].tolist() == pytest.approx(expected, abs=1e-5)
+    assert table["accuracy"].tolist() == [float(score >= 0) for score in expected]
+    assert len({round(score, 4) for score in expected}) == 5
+    grader.close()
+
+
+def test_a_score_that_is_not_finite_and_a_response_that_does_not_fit_have_none(path: str, tmp_path: Path) -> None:
+    with torch.random.fork_rng():
+        endless = classifier(tmp_path / "endless", weight=3e38)
+    said = RewardModelScorer(RewardModelConfig(path=endless))(ROWS)
+    assert any(each.failed and each.score is None for each in said)
+    long = ROWS.assign(response=["4 " * 5000, *RESPONSES[1:]])
+    said = RewardModelScorer(RewardModelConfig(path=path))(long)
+    assert [each.failed for each in said] == [True] + [False] * 4
+
+
+def test_what_is_no_reward_model_is_refused(tmp_path: Path) -> None:
+    for wrong, told in [
+        (str(MODEL), "reward.model.path=.*its weight files do not hold a"),
+        (str(tmp_path / "absent"), "reward.model.path=.*there is no such directory"),
+        (classifier(tmp_path / "two", outputs=2), "reward.model.path=.*it has 2 outputs"),
+    ]:
+        with torch.random.fork_rng(), pytest.raises(ConfigError, match=told):
+            load_grader(RewardConfig(kind="model", accuracy=0.0, model={"path": wrong}))
+
+
+def test_its_weights_are_part_of_what_a_run_is(path: str, tmp_path: Path) -> None:
+    with torch.random.fork_rng():
+        other = classifier(tmp_path / "other", weight=2.0)
+    identities = []
+    for each in (path, other):
+        settings = config("reward={kind: model, accuracy: 0}", f"reward.model.path={each}")
+        _, digests = Run.check(settings, "run", tmp_path / "runs")
+        identities.append(identity_of(config(), digests))
+    assert identities[0] != identities[1]
+
+
+@pytest.mark.slow
+def test_an_actor_gives_the_same_scores_and_is_replaced_when_it_dies(path: str) -> None:
+    connect(1)
+    scorer = RewardModelScorer(RewardModelConfig(path=path))
+    asked = [([{"role": "user", "content": "2+2=?"}], response) for response in RESPONSES]
+    expected = RewardModel(RewardModelConfig(path=path)).scores(asked)
+    rows = ROWS.assign(**{ASKED: "2+2=?"})
+    for _ in range(2):
+        assert [each.score for each in scorer(rows)] == expected
+        assert scorer._actor is not None
+        assert scorer._here is None
+        ray.kill(scorer._actor[1], no_restart=False)
+    ray.shutdown()
+    connect(1)
+    assert [each.score for each in scorer(rows)] == expected
+    scorer.close()
