@@ -126,6 +126,12 @@ def _learner(config: Config) -> Iterator[str]:
         yield f"learner: decay_steps is for schedule=linear and cosine, which need it (schedule={learner.schedule})"
     if learner.schedule == "constant" and (learner.decay_start or learner.final_lr):
         yield "learner: decay_start and final_lr are for schedule=linear and cosine"
+    if lora is not None and learner.ema is not None:
+        yield "learner.ema averages whole weights: it does not go with model.lora"
+    if learner.compile and (config.model.family != "causal" or learner.sharded):
+        yield "learner.compile is for causal models without learner.sharded"
+    if learner.optimizer == "adamw_8bit" and (learner.sharded or learner.offload_optimizer):
+        yield "learner.optimizer=adamw_8bit needs whole weights and keeps its moments: no sharded, no offload_optimizer"
     if learner.optimizer == "muon" and (learner.sharded or lora is not None):
         yield "learner.optimizer=muon needs whole matrices: neither learner.sharded nor model.lora"
     if lora is not None and (not lora.targets or {"lm_head", "embed_tokens"} & set(lora.targets)):

@@ -96,15 +96,21 @@ class LearnerConfig(Strict):
     """Optimiser steps over which it falls. Not derived from train.steps, so that a run may be made longer."""
     final_lr: float = Field(0.0, ge=0, le=1)
     """The rate that it falls to, as a share of lr."""
-    optimizer: Literal["adamw", "muon"] = "adamw"
-    """muon: Muon for the matrices of the policy's layers, AdamW for the rest of it (embeddings, head, norms, biases)
-    and for the critic, at one rate."""
+    optimizer: Literal["adamw", "adamw_8bit", "muon"] = "adamw"
+    """adamw_8bit: bitsandbytes' AdamW, whose moments take a quarter of the memory. muon: Muon for the matrices of the
+    policy's layers, AdamW for the rest of it (embeddings, head, norms, biases), at one rate. The critic has AdamW."""
     betas: tuple[Decay, Decay] = (0.9, 0.999)
     """AdamW's moving averages."""
     weight_decay: float = Field(0.01, ge=0)
     """Decoupled decay."""
     decay_vectors: bool = True
     """Also of norms and biases, whose values it draws to zero. False is what most trainers do."""
+    ema: float | None = Field(None, gt=0, lt=1)
+    """Decay, for each optimiser step, of an average of the weights that is kept beside them and that `ares export`
+    writes in their place; what samples, during training and in its evaluations, is the policy itself. None: no average
+    is kept."""
+    compile: bool = Field(False, json_schema_extra=ONLY_ROUNDING)
+    """Run the policy's decoder through torch.compile: the first passes take minutes, later ones less time."""
     max_grad_norm: float = Field(1.0, gt=0)
     """Gradients are scaled down to this norm."""
     global_batch_prompts: int = Field(8, ge=1, le=MOST)

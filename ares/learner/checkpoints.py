@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-POLICY, ADAPTERS, REFERENCE, CRITIC = "policy", "adapters", "reference", "critic"
+POLICY, ADAPTERS, REFERENCE, CRITIC, AVERAGE = "policy", "adapters", "reference", "critic", "average"
 OPTIMIZER, CRITIC_OPTIMIZER = "optimizer", "critic-optimizer"
 COUNTERS = "learner.json"
 """Of training steps and optimiser steps."""
@@ -112,11 +112,12 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> dict[str, Tensor]:
-    """An optimiser's moments and step counts as `key/parameter name`."""
+    """An optimiser's moments and step counts as `key/parameter name`, without bitsandbytes' table of 8-bit values."""
     return {
-        f"{key}/{name}": value
+        f"{key}/{name}": torch.as_tensor(value)
         for name, parameter in model.named_parameters()
         for key, value in optimizer.state.get(parameter, {}).items()
+        if key not in ("qmap1", "qmap2")
     }
 
 
@@ -126,11 +127,20 @@ def load_optimizer(folder: Path, name: str, optimizer: torch.optim.Optimizer, mo
     optimizer.state.clear()
     fused = optimizer.defaults.get("fused")  # its kernel needs the step count on the device
     parameters = dict(model.named_parameters())
-    for key, _, parameter_name in (each.partition("/") for each in kept):
+    for (key, _, parameter_name), value in ((name.partition("/"), value) for name, value in kept.items()):
         if (parameter := parameters.get(parameter_name)) is None:
             continue
         if key == "step":
             optimizer.state[parameter][key] = torch.zeros((), device=parameter.device if fused else "cpu")
+        elif isinstance(value, Tensor) and (value.shape, value.dtype) != (parameter.shape, parameter.dtype):
+            optimizer.state[parameter][key] = torch.zeros_like(value, device=parameter.device)
         else:
             optimizer.state[parameter][key] = torch.zeros_like(parameter)
     read_into(folder, name, optimizer_tensors(optimizer, model))
+    if (tables := getattr(optimizer, "name2qmap", None)) is not None:  # bitsandbytes'
+        optimizer.fill_qmap()  # type: ignore[attr-defined]
+        for state in optimizer.state.values():
+            state["step"] = int(state["step"])
+            if "absmax1" in state:
+                device = state["absmax1"].device
+                state["qmap1"], state["qmap2"] = tables["dynamic"].to(device), tables["udynamic"].to(device)

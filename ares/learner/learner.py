@@ -23,10 +23,10 @@ from algorithms.kl import BatchKL
 from algorithms.kl_controllers import KLController
 from algorithms.losses import importance_weights, loss_normalizer
 from algorithms.protocol import DataProto
-from ares.config import Config
+from ares.config import Config, ConfigError
 from ares.learner import checkpoints
 from ares.learner.objective import Means, MicroBatch, Objective
-from ares.learner.optimizer import adamw, learning_rate, move_moments, muon, take_step
+from ares.learner.optimizer import OPTIMIZERS, adamw, average_in, learning_rate, move_moments, take_step
 from ares.learner.ranks import Ranks
 from ares.models import (
     Critic,
@@ -84,9 +84,14 @@ class Learner:
         self.objective = Objective(config, self.policy, self.reference, self.critic)
         if self.sharded:
             self._shard()
-        make = muon if config.learner.optimizer == "muon" else adamw
+        if config.learner.compile:
+            _compile(self.policy.model.get_decoder(), self.device)
+        make = OPTIMIZERS[config.learner.optimizer]
         self.optimizer = make(self.policy.model, config.learner.lr, config.learner)
         self.critic_optimizer = adamw(self.critic, config.learner.critic_lr, config.learner) if self.critic else None
+        weights = checkpoints.trained(self.policy.model) if config.learner.ema is not None else {}
+        self.average = {name: weight.detach().clone() for name, weight in weights.items()}
+        """The moving average of the weights, if one is kept."""
         self.version = 0
         self.optimizer_steps = 0
         self._release_memory()
@@ -278,6 +283,8 @@ class Learner:
         self.optimizer_steps += 1
         own, step = self.config.learner, self.optimizer_steps
         take_step(self.optimizer, learning_rate(own, own.lr, step))
+        if own.ema is not None:
+            average_in(self.average, checkpoints.trained(self.policy.model), own.ema)
         if self.critic_optimizer:
             take_step(self.critic_optimizer, learning_rate(own, own.critic_lr, step))
         if controller:
@@ -380,6 +387,8 @@ class Learner:
         if self.critic and self.critic_optimizer:
             tensors[checkpoints.CRITIC] = dict(self.critic.named_parameters())
         moments = {checkpoints.OPTIMIZER: checkpoints.optimizer_tensors(self.optimizer, self.policy.model)}
+        if self.average:
+            moments[checkpoints.AVERAGE] = self.average
         if self.critic and self.critic_optimizer:
             of_critic = checkpoints.optimizer_tensors(self.critic_optimizer, self.critic)
             moments[checkpoints.CRITIC_OPTIMIZER] = of_critic
@@ -410,6 +419,8 @@ class Learner:
         else:  # all of it: the run that this one was forked from may have trained more
             checkpoints.read_into(folder, checkpoints.POLICY, dict(self.policy.model.named_parameters()))
         checkpoints.load_optimizer(folder, checkpoints.OPTIMIZER, self.optimizer, self.policy.model)
+        if self.average:
+            checkpoints.read_into(folder, checkpoints.AVERAGE, self.average)
         if self.critic and self.critic_optimizer:
             checkpoints.read_into(folder, checkpoints.CRITIC, dict(self.critic.named_parameters()))
             checkpoints.load_optimizer(folder, checkpoints.CRITIC_OPTIMIZER, self.critic_optimizer, self.critic)
@@ -420,6 +431,16 @@ class Learner:
         self.version, self.optimizer_steps = counters["version"], counters["optimizer_steps"]
         self._move_moments(torch.device("cpu"))
         self._release_memory()
+
+
+def _compile(decoder: torch.nn.Module, device: torch.device) -> None:
+    """Have a model's decoder compiled by its first passes. Raises ConfigError where torch cannot."""
+    try:  # a compiler may be absent, or too old
+        torch.compile(lambda numbers: numbers * 2 + 1)(torch.zeros(8, device=device))
+    except Exception as error:
+        cause = next((line for line in str(error).splitlines() if line.strip()), "")
+        raise ConfigError(f"learner.compile: torch.compile fails here: {type(error).__name__}: {cause:.200}") from error
+    decoder.compile(dynamic=True)  # lengths differ from pass to pass
 
 
 def _device(wanted: str) -> str:

@@ -1,8 +1,9 @@
-"""AdamW and Muon: created from settings, stepped at a scheduled rate, their moments moved between device and main
-memory."""
+"""AdamW, also in 8 bits, and Muon: created from settings, stepped at a scheduled rate, their moments moved between
+device and main memory; an average of the weights that they make."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -29,6 +30,20 @@ def adamw(model: torch.nn.Module, lr: float, settings: LearnerConfig) -> torch.o
     """AdamW (arXiv 1711.05101) over the trainable parameters."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     return torch.optim.AdamW(_groups(trained, settings), **_adamw_settings(trained, lr, settings))
+
+
+def adamw_8bit(model: torch.nn.Module, lr: float, settings: LearnerConfig) -> torch.optim.Optimizer:
+    """AdamW whose moments are quantised by blocks (arXiv 2110.02861). Raises ConfigError without bitsandbytes."""
+    try:
+        made_by = import_module("bitsandbytes.optim").AdamW8bit
+    except (ImportError, OSError) as error:  # the second where its library does not load
+        raise ConfigError(
+            f"learner.optimizer=adamw_8bit needs the package bitsandbytes: pip install bitsandbytes ({error})"
+        ) from error
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = _groups(trained, settings)
+    optimizer: torch.optim.Optimizer = made_by(groups, lr, settings.betas, weight_decay=settings.weight_decay)
+    return optimizer
 
 
 def muon(model: torch.nn.Module, lr: float, settings: LearnerConfig) -> "MuonWithAdamW":
@@ -97,6 +112,13 @@ def take_step(optimizer: torch.optim.Optimizer, lr: float) -> None:
     optimizer.step()
 
 
+@torch.no_grad()
+def average_in(average: Mapping[str, Tensor], weights: Mapping[str, Tensor], decay: float) -> None:
+    """Take weights into their exponential moving average, in place: average ← decay·average + (1 − decay)·weights."""
+    for name, mean in average.items():
+        mean.lerp_(weights[name].detach(), 1.0 - decay)
+
+
 def move_moments(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
     """Move the moments of every parameter to a device; the parameters and step counts stay where they are.
 
@@ -105,3 +127,11 @@ def move_moments(optimizer: torch.optim.Optimizer, device: torch.device) -> None
     for state in optimizer.state.values():
         for name in state.keys() - {"step"}:
             state[name] = state[name].to(device, non_blocking=True)
+
+
+OPTIMIZERS: dict[str, Callable[[torch.nn.Module, float, LearnerConfig], torch.optim.Optimizer]] = {
+    "adamw": adamw,
+    "adamw_8bit": adamw_8bit,
+    "muon": muon,
+}
+"""By learner.optimizer."""

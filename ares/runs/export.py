@@ -107,6 +107,8 @@ def _write(config: Config, checkpoint: Path, adapters_only: bool, folder: Path) 
     else:
         with torch.no_grad():
             weights = checkpoints.read(checkpoint, checkpoints.POLICY)
+            if config.learner.ema is not None:
+                weights |= checkpoints.read(checkpoint, checkpoints.AVERAGE)
             for name, parameter in model.named_parameters():
                 parameter.copy_(weights[name])
     # transformers refuses to save settings that it reads without complaint (sampling flags beside do_sample=false).

@@ -45,7 +45,8 @@ FIRST_USE = {
     "algorithm.policy.importance_level": "shape", "algorithm.policy.importance_floor": "shape",
     "validation": UPDATE, "data.validation": UPDATE, "data.validation_split": UPDATE,
     "model.path": ALIKE, "data.train": ALIKE,  # what lies there is compared
-    "learner.micro_batch_tokens": ALIKE, "learner.device": ALIKE, "learner.threads": ALIKE, "learner.ranks": ALIKE,
+    "learner.micro_batch_tokens": ALIKE, "learner.compile": ALIKE, "learner.device": ALIKE,
+    "learner.threads": ALIKE, "learner.ranks": ALIKE,
     "reward.model.device": ALIKE, "reward.model.batch": ALIKE, "reward.model.threads": ALIKE,
     "learner.sharded": ALIKE, "rollout.threads": ALIKE, "rollout.engines": ALIKE, "rollout.diffusion.batch": ALIKE,
     "rollout.vllm.max_sequences": ALIKE, "rollout.vllm.images": ALIKE, "rollout.vllm.tensor_parallel": ALIKE,
@@ -92,6 +93,7 @@ def earlier_uses(before: Config, after: Config) -> dict[str, dict[str, bool]]:
             "model.lora": True,
             "model.train_vision": after.model.lora is not None,
             "learner.optimizer": True,
+            "learner.ema": before.learner.ema is None,
             "algorithm.advantage.estimator": lacks_values,
             "algorithm.kl.reference_sync": other_reference,
             "algorithm.kl.placement": other_reference,

@@ -23,3 +23,13 @@ def test_an_order_by_difficulty_goes_on_where_it_was(tmp_path: Path) -> None:
         assert train(tmp_path, "killed", *settings, kill_at=point) == -signal.SIGKILL
     assert train(tmp_path, "killed", *settings) == 0
     assert_same(tmp_path, "whole", "killed")
+
+
+@pytest.mark.slow
+def test_an_average_of_the_weights_is_made_again_by_the_replay(tmp_path: Path) -> None:
+    """The checkpoints' hashes are compared, and the average is in them; the kill comes between two of them."""
+    assert train(tmp_path, "whole", "learner.ema=0.9") == 0
+    assert train(tmp_path, "killed", "learner.ema=0.9", kill_at="2:update:inside") == -signal.SIGKILL
+    assert train(tmp_path, "killed", "learner.ema=0.9") == 0
+    assert list((tmp_path / "killed" / "checkpoints").glob("*/average.safetensors"))
+    assert_same(tmp_path, "whole", "killed")

@@ -70,6 +70,13 @@ def refusal(name: str, *overrides: str) -> str:
             "reward={by_row: true, kind: [math, code], code: {efficiency: 0.1}}",
             "programs are worth reward.code.accuracy",
         ),
+        ("learner={compile: true, sharded: true}", "learner.compile is for causal models without learner.sharded"),
+        (
+            "learner={optimizer: adamw_8bit, offload_optimizer: true}",
+            "learner.optimizer=adamw_8bit needs whole weights",
+        ),
+        ("reward.kind=model", "reward.kind=model needs reward.model.path"),
+        ("reward={kind: model, model: {path: x}}", "reward.kind=model has a scale of its own"),
         ("data.format_prompt=no place", "data.format_prompt: there is no {prompt}"),
         ("algorithm.kl={kind: bucket_beta, placement: reward}", "algorithm.kl: kind=bucket_beta"),
         ("algorithm.kl={penalty: full, placement: reward, kind: fixed}", "algorithm.kl: penalty=full"),

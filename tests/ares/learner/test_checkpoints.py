@@ -45,12 +45,16 @@ SETTINGS = {
     "gae": ("algorithm.advantage.estimator=gae", "learner.critic_lr=0.001"),
     "two steps": ("learner.global_batch_prompts=1", "algorithm.policy.epochs=2"),
     "bfloat16": ("model.dtype=bfloat16",),
+    "average": ("learner.ema=0.9",),
+    "8 bits": ("learner.optimizer=adamw_8bit",),
 }
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=list(SETTINGS))
 def test_saved_loaded_and_continued_equals_continued(settings: tuple[str, ...], tmp_path: Path) -> None:
-    """Bit for bit: weights, optimiser and metrics."""
+    """Bit for bit: weights, their average, optimiser and metrics."""
+    if "learner.optimizer=adamw_8bit" in settings:
+        pytest.importorskip("bitsandbytes")
     straight = learner(*settings)
     straight.update(shaped(straight, sampled()))
     straight.save(tmp_path)
@@ -65,6 +69,7 @@ def test_saved_loaded_and_continued_equals_continued(settings: tuple[str, ...], 
         results = [each.update(batch) for each, batch in zip((straight, resumed), batches, strict=True)]
         assert results[0] == results[1]
         assert equal(weights(straight), weights(resumed))
+        assert equal(straight.average, resumed.average)
 
 
 def test_a_checkpoint_before_the_first_update_is_the_model_itself(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import ares.learner.learner as learner_module
 from ares.config import ConfigError, LearnerConfig
-from ares.learner.optimizer import MuonWithAdamW, adamw, learning_rate, move_moments, muon, take_step
-from tests.ares.builders import config, shaped
+from ares.learner.optimizer import MuonWithAdamW, adamw, adamw_8bit, learning_rate, move_moments, muon, take_step
+from tests.ares.builders import config, rows, shaped
 from tests.ares.learner.test_learner import equal, learner, sampled, weights
 
 
@@ -136,3 +136,56 @@ def test_a_run_with_muon_resumes_to_the_same_bits(tmp_path: Path) -> None:
     offloaded.load(tmp_path)
     offloaded.update(batch)
     assert equal(weights(straight), weights(offloaded))
+
+
+def test_the_average_follows_the_weights_of_every_optimiser_step() -> None:
+    of = learner("learner.ema=0.75", "learner.global_batch_prompts=1", "learner.lr=0.01")
+    expected = {name: weight.double() for name, weight in weights(of).items()}
+    seen: list[dict[str, torch.Tensor]] = []
+    of.optimizer.register_step_post_hook(lambda *_: seen.append({n: w.double() for n, w in weights(of).items()}))
+    of.update(shaped(of, sampled()))
+    assert len(seen) == 2
+    for step in seen:
+        expected = {name: 0.75 * mean + 0.25 * step[name] for name, mean in expected.items()}
+    for name, mean in of.average.items():
+        torch.testing.assert_close(mean.double(), expected[name], atol=1e-7, rtol=1e-6)
+    assert not equal(of.average, weights(of))
+
+
+def test_8_bits_move_weights_about_as_32_do() -> None:
+    pytest.importorskip("bitsandbytes")
+    whole, small = (learner(f"learner.optimizer={name}", "learner.lr=0.001") for name in ("adamw", "adamw_8bit"))
+    before = weights(whole)
+    batch = shaped(whole, sampled())
+    for each in (whole, small):
+        each.update(batch)
+    moved = [torch.cat([(w - before[n]).flatten() for n, w in weights(each).items()]) for each in (whole, small)]
+    assert torch.nn.functional.cosine_similarity(*moved, dim=0) > 0.95
+
+
+def test_what_cannot_be_had_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "bitsandbytes.optim", None)
+    with pytest.raises(ConfigError, match=r"adamw_8bit needs the package bitsandbytes: pip install bitsandbytes"):
+        adamw_8bit(torch.nn.Linear(2, 2), 0.1, LearnerConfig())
+
+    def no_compiler(*_: object) -> None:
+        raise RuntimeError("no compiler is found\n(a trace)")
+
+    monkeypatch.setattr(torch, "compile", no_compiler)
+    with pytest.raises(
+        ConfigError, match=r"^learner.compile: torch.compile fails here: RuntimeError: no compiler is .*$"
+    ):
+        learner("learner.compile=true")
+
+
+@pytest.mark.slow
+def test_a_compiled_decoder_gives_the_same_losses() -> None:
+    """Within 1e-5, of passes that differ in length; the weights afterwards within what Adam makes of that."""
+    plain, compiled = learner(), learner("learner.compile=true")
+    for seed in (0, 1):
+        batch = shaped(plain, rows([[1, 0, 1, 0], [0, 0, 1, 0]], seed=seed))
+        results = [each.update(batch).metrics for each in (plain, compiled)]
+        for name in ("actor/pg_loss", "actor/grad_norm"):
+            assert results[1][name] == pytest.approx(results[0][name], abs=1e-5)
+    measured = [each.experience(batch).tensor("old_log_probs") for each in (plain, compiled)]
+    torch.testing.assert_close(*measured, atol=1e-3, rtol=0)

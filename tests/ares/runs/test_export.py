@@ -53,6 +53,15 @@ def test_what_is_exported_is_the_policy(lora: str, tmp_path: Path, monkeypatch: 
     assert texts[0] == texts[1]
 
 
+def test_the_average_is_exported_where_one_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = trained(tmp_path / "runs", monkeypatch, "learner.ema=0.9")
+    export("r", tmp_path / "out")
+    loaded = dict(AutoModelForCausalLM.from_pretrained(tmp_path / "out").named_parameters())
+    for name, weight in learner.policy.model.named_parameters():
+        torch.testing.assert_close(loaded[name], learner.average[name], atol=0, rtol=0)
+        assert weight.shape != loaded[name].shape or not torch.equal(weight, loaded[name])
+
+
 def test_adapters_are_exported_as_peft_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = trained(tmp_path / "runs", monkeypatch, "model.lora={rank: 4}")
     export("r", tmp_path / "out")
