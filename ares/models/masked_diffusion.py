@@ -62,7 +62,8 @@ class MaskedLanguageModel(PolicyModel):
 
     def views(self, batch: DataProto, seed: int, step: int, iterations: int) -> list[DataProto]:
         """The batch under each iteration's masks."""
-        seeds = mask_seeds(seed, step, len(batch), iterations)
+        names = [(int(slot), int(sample)) for slot, sample in zip(*batch.require("uid", "sample"), strict=True)]
+        seeds = mask_seeds(seed, step, names, iterations)
         return [batch.union(DataProto.from_dict({"mask_seeds": of_rows})) for of_rows in seeds.unbind(1)]
 
     def collected(self, views: list[DataProto], measured: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
@@ -168,9 +169,9 @@ def mask_token_id(settings: Any, path: str) -> int:
     return int(token)
 
 
-def mask_seeds(seed: int, step: int, rows: int, iterations: int) -> Tensor:
-    """Key of the masks of each row in each iteration of a step: [rows, iterations] int64."""
-    keys = [[derive_seed(seed, step, "mask", iteration, row) for iteration in range(iterations)] for row in range(rows)]
+def mask_seeds(seed: int, step: int, names: Sequence[tuple[int, int]], iterations: int) -> Tensor:
+    """Key of the masks of each row, named by slot and sample, in each iteration of a step: [rows, iterations] int64."""
+    keys = [[derive_seed(seed, step, "mask", number, *name) for number in range(iterations)] for name in names]
     return torch.tensor(keys, dtype=torch.long)
 
 

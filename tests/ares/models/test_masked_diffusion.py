@@ -28,6 +28,11 @@ def load(folder: Path | None = None, **others: object) -> MaskedLanguageModel:
     return MaskedLanguageModel.load(settings(folder, **others), CPU)
 
 
+def names(rows: int) -> list[tuple[int, int]]:
+    """Slot and sample of rows."""
+    return [divmod(row, 2) for row in range(rows)]
+
+
 def batch(groups: int = 2, samples: int = 3, seeds: torch.Tensor | None = None) -> DataProto:
     """Rows with prompts and responses of different lengths, and whole canvases."""
     table = rows([[0.0] * samples] * groups)
@@ -38,7 +43,7 @@ def batch(groups: int = 2, samples: int = 3, seeds: torch.Tensor | None = None) 
         canvases.append([*tokens.tolist(), *rest.tolist()])
     table = table.assign(canvas=canvases, token_entropies=table["log_probs"].map(lambda values: -values))
     built = to_batch(table, tokenizer().pad_token_id)
-    seeds = mask_seeds(0, 1, len(built), 1)[:, 0] if seeds is None else seeds
+    seeds = mask_seeds(0, 1, names(len(built)), 1)[:, 0] if seeds is None else seeds
     return built.union(DataProto.from_dict({"mask_seeds": seeds}))
 
 
@@ -82,7 +87,7 @@ def test_gradients_are_those_of_the_published_form() -> None:
 @pytest.mark.parametrize("name", MASK_ESTIMATES)
 def test_an_estimate_is_the_weighted_sum_of_its_passes_row_by_row(name: str) -> None:
     """In float64, one unpadded row at a time; d1's also hides .15 of the prompt's tokens."""
-    policy, rows = load(mask_estimate=name), batch(seeds=mask_seeds(0, 3, 6, 1)[:, 0])
+    policy, rows = load(mask_estimate=name), batch(seeds=mask_seeds(0, 3, names(6), 1)[:, 0])
     masks, weights, ratio = policy.masked_passes(partial(random_mask, rows.tensor("mask_seeds"), PLACES))
     exact, expected, hidden = copy.deepcopy(policy.model).double(), [], 0
     for row in range(len(rows)):
@@ -170,13 +175,15 @@ def test_a_model_whose_decoder_cannot_be_told_from_its_head_is_refused(monkeypat
         load()
 
 
-def test_masks_follow_from_run_step_iteration_and_row_alone() -> None:
-    seeds = mask_seeds(5, 3, 4, 2)
-    assert torch.equal(seeds[:2], mask_seeds(5, 3, 2, 2))
-    assert torch.equal(seeds[:, :1], mask_seeds(5, 3, 4, 1))
-    others = torch.stack([seeds, mask_seeds(6, 3, 4, 2), mask_seeds(5, 4, 4, 2)])
+def test_masks_follow_from_run_step_iteration_slot_and_sample_alone() -> None:
+    """They followed from the place in the batch: a step's first rows and those drawn after them had the same masks."""
+    four = names(4)
+    seeds = mask_seeds(5, 3, four, 2)
+    assert torch.equal(seeds[2:], mask_seeds(5, 3, four[2:], 2))
+    assert torch.equal(seeds[:, :1], mask_seeds(5, 3, four, 1))
+    others = torch.stack([seeds, mask_seeds(6, 3, four, 2), mask_seeds(5, 4, four, 2)])
     assert len(set(others.flatten().tolist())) == 24
-    ratio, mask = random_mask(mask_seeds(0, 0, 4000, 1)[:, 0], 20, 0)
+    ratio, mask = random_mask(mask_seeds(0, 0, names(4000), 1)[:, 0], 20, 0)
     assert float(ratio.min()) >= 0.2
     assert float(ratio.max()) <= 0.8
     assert float(ratio.mean()) == pytest.approx(0.5, abs=0.01)
