@@ -35,7 +35,14 @@ MODULE = re.compile(r"python -m ((?:benchmarks|examples|tests|flows|ares)(?:\.\w
 TEST = re.compile(r"`(?:[\w/.]+::)?(test_\w+)(…?)`")
 VARIABLE = re.compile(r"\b((?:ARES|E2B|MORPH)_[A-Z_]+)\b")
 SETTING = re.compile(rf"(?:{'|'.join(Config.model_fields)})(?:\.\w+)+")
-MADE = ("examples/tiny/checkpoints", "examples/data_preprocess", "benchmarks/NAME", "rewards/NAME", "rewards/right/")
+MADE = (
+    "examples/tiny/checkpoints",
+    "examples/smollm2/checkpoint",
+    "examples/data_preprocess",
+    "benchmarks/NAME",
+    "rewards/NAME",
+    "rewards/right/",
+)
 """Folders that a command fills or that verl has, and metrics that look like files."""
 
 
