@@ -3,14 +3,16 @@
     POST /v1/chat/completions      messages → choices; with logprobs and return_token_ids what was sampled, exactly
     POST /v1/completions           prompt: text or token ids
     POST /inference/v1/generate    token_ids → choices of token ids and log-probs; nothing is rendered or parsed
-    GET  /v1/models
+    GET  /v1/episodes/ID           all turns of a conversation up to the answer ID, as one row of tokens
+    GET  /v1/episodes, /v1/models
 
     request ──┐
     request ──┼▶ waiting, while the engine is busy ──▶ one call of the engine for all that are sampled alike
     request ──┘
 
-Covered: requests of several clients in one batch, seeds, stop strings, tools in the chat template. Not covered:
-streaming, several policies, images. Two requests with one seed in different batches may differ in their last bits.
+Covered: requests of several clients in one batch, seeds, stop strings, tools. Not covered: which request continues a
+conversation (ares/conversations.py), streaming, several policies, images. Two requests with one seed in different
+batches may differ in their last bits.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ import secrets
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
 
 import pandas as pd
@@ -33,7 +35,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from transformers import PreTrainedTokenizerBase
 
 from algorithms.keys import derive_seed
-from ares.data import DataError, rendered
+from ares.conversations import Conversations, as_read
+from ares.data import DataError
 from ares.engines import Request as Asked
 from ares.engines import SamplingSettings
 
@@ -152,12 +155,14 @@ class HeaderCheck:
 
 def policy_app(
     sample: Sample, tokenizer: PreTrainedTokenizerBase, name: str, limits: tuple[int, int],
-    template: dict[str, Any], key: str | None,
+    template: dict[str, Any], key: str | None, call_format: str = "hermes",
 ) -> FastAPI:  # fmt: skip
     """The application. name: of the model. limits: tokens of a response where a request says nothing, and of prompt and
     response at most. template: data.chat_template_kwargs. key: what clients must send as their API key, if anything.
+    call_format: how responses call tools (environment.call_format).
     """
     batcher, started = Batcher(sample), int(time.time())
+    conversations = Conversations(tokenizer, template, call_format, limits[1])
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     if key is None:  # then it is for this machine: a page of another name must not reach it through a browser
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK)
@@ -211,7 +216,7 @@ def policy_app(
         answers = []
         for each in made:
             said = each.pop("text")
-            told = {"message": {"role": "assistant", "content": said}} if kind == "chat.completion" else {"text": said}
+            told = {"message": each.pop("message")} if kind == "chat.completion" else {"text": said}
             log_probs, exact = each.pop("log_probs"), each.pop("token_ids")
             if asked.logprobs is not None and asked.logprobs is not False:  # 0: those of sampled tokens
                 pieces = [tokenizer.decode([token]) for token in exact]
@@ -232,13 +237,36 @@ def policy_app(
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request, asked: ChatRequest) -> dict[str, Any]:
-        settings = template | ({"tools": asked.tools} if asked.tools else {})
+        tools = asked.tools or []
         try:
-            text = rendered(tokenizer, asked.messages, settings)
-            ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+            messages = [as_read(message) for message in asked.messages]
+            episode = conversations.begin(messages, tools)
         except (DataError, LookupError, TypeError, AttributeError, ValueError) as error:
             raise HTTPException(400, f"messages: {error!s:.300}") from error
-        return body("chat.completion", ids, await choices(request, ids, asked, asked.max_completion_tokens), asked)
+        ids = [*episode.prompt_token_ids, *episode.token_ids]
+        made = await choices(request, ids, asked, asked.max_completion_tokens)
+        first = episode.then(made[0]["token_ids"], made[0]["log_probs"])
+        first = replace(first, finish_reason=made[0]["finish_reason"], turns=episode.turns + 1)
+        for each in made:
+            each["message"] = conversations.answer(each["text"], bool(tools))
+            if "tool_calls" in each["message"]:
+                each["finish_reason"] = "tool_calls"
+        said = body("chat.completion", ids, made, asked)
+        if asked.n == 1:
+            conversations.add(said["id"], [*messages, as_read(said["choices"][0]["message"])], tools, first)
+        return said
+
+    @app.get("/v1/episodes")
+    async def episodes() -> dict[str, Any]:
+        told = conversations.episodes.items()
+        data = [{"id": each, "turns": episode.turns, "continues": episode.continues} for each, episode in told]
+        return {"object": "list", "data": data}
+
+    @app.get("/v1/episodes/{answer}")
+    async def whole_episode(answer: str) -> dict[str, Any]:
+        if answer not in conversations.episodes:
+            raise HTTPException(404, f"no answer {answer!r:.60} is remembered")
+        return {"id": answer, **asdict(conversations.episodes[answer])}
 
     @app.post("/v1/completions")
     async def complete(request: Request, asked: TextRequest) -> dict[str, Any]:

@@ -73,7 +73,8 @@ async def _serve(
         await sample([Request([min(ends)], 0)], SamplingSettings(1.0, 1.0, 1))  # loads the model, or says what is wrong
         name = f"{target}-step{version}" if is_run else target
         limits = config.rollout.max_response_length, config.longest_sequence
-        app = policy_app(sample, tokenizer, name, limits, config.data.chat_template_kwargs, key or None)
+        call_format = config.environment.call_format if config.environment else "hermes"
+        app = policy_app(sample, tokenizer, name, limits, config.data.chat_template_kwargs, key or None, call_format)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}/v1"
         console.print(f"{name} at {address} (Ctrl-C ends it)", markup=False, soft_wrap=True)
