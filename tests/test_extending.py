@@ -5,6 +5,7 @@ Not covered: a whole run with it.
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -130,11 +131,17 @@ def test_a_class_of_trls_shape_is_rewarded_for_the_right_call() -> None:
         assert (reply.observation, reply.reward) == ((str(eval(expression)),), reward)
 
 
-def environment(reference: str, row: dict[str, Any]) -> Callable[[str], Reply]:
+def test_an_environment_of_verifiers_says_so_where_there_is_none() -> None:
+    """tests/e2e/test_verified.py trains with one."""
+    with pytest.raises(RuntimeError, match="the process of verifiers has ended"):
+        environment("verified.py:Verified", {}, python=sys.executable, environment={})
+
+
+def environment(reference: str, row: dict[str, Any], **settings: Any) -> Callable[[str], Reply]:
     """An episode of a row: what it replies to a response."""
     section = configured("environment", reference).environment
     assert section is not None
-    made = kinds.load(section.kind, section)()
+    made = kinds.load(section.kind, section.model_copy(update={"settings": settings}))()
     made.reset(row, 0)
     return made.step
 
