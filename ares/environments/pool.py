@@ -243,7 +243,7 @@ class EnvironmentProcess:
 def kind_of(episode: Episode, config: EnvironmentConfig) -> str:
     """The environment that an episode's row names, else that of the settings."""
     own = episode.row.get("environment")
-    return own if isinstance(own, str) and own else config.kind
+    return config.kind if own is None or own == "" or own != own else str(own)  # NaN, as pandas fills columns
 
 
 def check_file(kind: str, config: EnvironmentConfig) -> None:

@@ -63,6 +63,9 @@ class OpenEnvironment:
                 raise DataError(f"{place(source, line)}: the first observation holds the special token {special}")
             openings.append(json.dumps({"row": episode.row, "seed": episode.seed, "heard": answer.reply.digest()}))
             prompt = with_observation(episode.row.get(config.prompt_key), first)
+            if not prompt:
+                raise DataError(f"{place(source, line)}: the row has no {config.prompt_key!r}, and its environment's "
+                                "reset returns no observation: there is nothing to ask")  # fmt: skip
             prompts.append(chat_with_tools(prompt, self.data, self._tools_text))
         begun = {OPENING: openings, config.prompt_key: prompts}
         return raw.drop(columns=list(begun), errors="ignore").join(pd.DataFrame(begun, index=raw.index, dtype=object))

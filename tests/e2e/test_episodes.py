@@ -36,6 +36,18 @@ class Digits:
         right = float(str(self.digit) in text)
         done = self.asked == self.rounds
         return Reply("" if done else self._ask(), reward=right, done=done, metrics={"named": right})
+
+class Silent(Digits):
+    def reset(self, row, seed):
+        super().reset(row, seed)
+
+class Drawing(Digits):
+    def reset(self, row, seed):
+        return [{"type": "image", "image": row["board"]}]
+
+class Drawn(Digits):
+    def reset(self, row, seed):
+        return [{"type": "image", "image": "x.png"}]
 '''
 SETTINGS = [
     "data.train=episodes?size=16", "data.validation=episodes?size=4", "reward.kind=environment", "reward.accuracy=2.0",
@@ -143,10 +155,18 @@ def test_a_run_whose_environments_failed_plays_them_again_once_they_work(tmp_pat
         (["rollout.second_turn.enabled=true", "reward.kind=code"], "second turns"),
         (["algorithm.advantage.estimator=reinforce_plus_plus"], "reinforce_plus_plus"),
         (["data.train=episodes?size=16&sides=6"], "sides"),
+        (["environment.kind=GAME:Silent"], "episodes?size=16:1: the row has no 'prompt', and its environment's reset"),
+        (["environment.kind=GAME:Drawing"], "row '0', reset: GAME:34 in reset: KeyError: 'board'"),
+        (
+            ["environment.kind=GAME:Drawn"],
+            "row '0', reset: TypeError: an observation is text, not a value of type list",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(tmp_path: Path, game: str, settings: list[str], named: str) -> None:
+    path = game.partition("'")[2].partition(":")[0]
+    settings = [each.replace("GAME", path) for each in settings]
     ended = told(tmp_path, "train", "tiny-math", game, *SETTINGS, *settings, "--run", "run", "--plain")
     assert ended.returncode == 2
-    assert named in ended.stderr
+    assert named.replace("GAME", path) in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -233,10 +233,11 @@ def test_a_rows_column_names_its_environment(pool: EnvironmentPool, file: Path) 
     assert said(pool.reset(some)) == ["", "count from 10"]
     [answer] = pool.reset(episodes(1, environment="elsewhere.py:Echo"))
     assert "no other file" in answer.error
-    [answer] = pool.reset(episodes(1, environment="chess"))
-    assert answer.error.startswith(
-        "environment chess, row 'row 0', reset: 'chess' is unknown (known: tools, textarena:"
-    )
+    for wrong in ("chess", 5):
+        [answer] = pool.reset(episodes(1, environment=wrong))
+        assert answer.error.startswith(
+            f"environment {wrong}, row 'row 0', reset: '{wrong}' is unknown (known: tools, textarena:"
+        )
 
 
 def test_what_it_prints_goes_where_the_runs_output_goes_and_there_is_no_input(
