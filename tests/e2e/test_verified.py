@@ -69,7 +69,3 @@ def test_an_environment_of_verifiers_trains_and_its_episodes_are_rebuilt_after_a
         samples = RunStore(tmp_path / "whole").read_rows(commit.artifacts["samples"])
         assert samples["episode_error"].eq("").all()
         assert samples["turns"].eq(2).all()
-        for row in samples.to_dict("records"):
-            said = [each["said"] for each in json.loads(row["transcript"])]
-            one, other = int(row["id"]) % 10, int(row["id"]) // 10
-            assert row["accuracy"] == sum(str(one + other) in each for each in said) / 2
