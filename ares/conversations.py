@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ares.config import ConfigError, DataConfig
 from ares.data import DataError, TurnTemplate, chat_with_tools, conversation, rendered, show_tools
-from ares.environments.call_formats import Call, parse_calls
+from ares.environments import Call, parse_calls
 
 MOST = 1000
 """Answers that are remembered, each with its episode so far; then the oldest are forgotten."""

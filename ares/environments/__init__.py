@@ -7,5 +7,6 @@ it seconds and half a gigabyte.
 """
 
 from ares.environments.arithmetic import evaluate
+from ares.environments.call_formats import Call, parse_calls
 from ares.environments.environment import Answer, Environment, Episode, Reply
 from ares.environments.pool import EnvironmentPool
