@@ -18,6 +18,7 @@ dropped that could make a difference. Not covered: finding the answer in a respo
 
 import re
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import chain, pairwise
 
 from rewards.expressions import Unreadable, equal, proportional
@@ -25,6 +26,9 @@ from rewards.latex import END, LETTER, SEPARATOR, clean, closes, pieces, split, 
 from rewards.units import quantity
 
 MOST_BRACKETS = 300
+MOST_COMPARED = 100
+"""Entries of a list in any order; of longer ones only numbers may be written in another way."""
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)")
 WORDS = re.compile(rf"{LETTER}[^\d_=<>+*/^\\{{}}\[\]|$%:,;()]*")
 SYMBOLS = re.compile(rf"\\(angle|triangle|overline|overrightarrow|vec|widehat){END}")
 CHOICE = re.compile(r"\(?\s*([A-Ja-j])\s*(?:\)|(?<!\()[.:](?=\s|$|\D)|(?<!\()\)|$)\s*(.*)", re.DOTALL)
@@ -35,11 +39,18 @@ RELATION = re.compile(rf"\\(?:le|ge|ne|in|approx){END}|[=<>]")
 TURNED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}
 """Inequalities, and the same read from right to left."""
 RISING = ("<", "\\le")
+_INDEX = r"(?:\s*_\s*(?:\w|\{[^{}]*\}))?'*"
 NAME = re.compile(
-    r"(?:\\?[a-zA-Z]+|\"[^\"]*\"|\\angle\s*[A-Z]+)(?:\s*_\s*(?:\w|\{[^{}]*\}))?'*(?:\s*\([a-zA-Z\\,\s]*\))?"
+    rf"(?:\\?[a-zA-Z]+|\"[^\"]*\"|m?\\angle\s*[A-Z]+){_INDEX}(?:\s*\([a-zA-Z\\,\s]*\))?"
     r"|(?:\s*[a-zA-Z]){1,12}"
+    rf"|(?:[a-zA-Z]{_INDEX}|[fghFGH]\s*\^\s*\{{?\s*-1\s*\}}?)\s*\((?:[a-z,\s]*|(?:[^()a-zA-Z\\]|\\(?:frac|sqrt|pi){END})*)\)"
+    r"|P\s*\([^()]*(?:[=<>|]|\\(?:le|ge|mid|cap|cup))[^()]*\)"
+    r"|\\(?:sin|cos|tan|cot|sec|csc)\s*(?:[A-Z]+|\\(?!pi)[a-z]+)"
+    r"|\|\s*[A-Z]{2}\s*\||\[\s*[A-Z]{3,}\s*\]|\\(?:overline|overrightarrow|vec)\s*\{\s*[A-Z]{2}\s*\}"
 )
-"""What stands before = if it only names the answer: x, f(x), a_n, Area."""
+"""What stands before = if it only names the answer: x, f(x), a_n, Area, f(2), P(X=2), |AB|, [ABC]."""
+SUM_OF_NAMES = re.compile(r"[a-w](\s*\+\s*[a-w])+")
+"""m+n=17 states 17; x+y=7 is a line."""
 TUPLE_OF_NAMES = re.compile(r"\(\s*[a-zA-Z](\s*,\s*[a-zA-Z])+\s*\)")
 MATRIX = re.compile(r"\\begin\{([bpvV]?matrix|array|cases|aligned)\}(?:\{[^{}]*\})?(.*)\\end\{\1\}", re.DOTALL)
 LISTS = ("cases", "aligned", "array")
@@ -143,6 +154,8 @@ def _in_any_order(given: Sequence[str], wanted: Sequence[str]) -> bool:
     left = list(wanted)
     if len(given) != len(wanted):
         return False
+    if len(given) > MOST_COMPARED:
+        return sorted(map(_key, given)) == sorted(map(_key, wanted))
     for one in given:
         found = next((other for other in left if _same(one, other)), None)
         if found is None:
@@ -151,20 +164,27 @@ def _in_any_order(given: Sequence[str], wanted: Sequence[str]) -> bool:
     return True
 
 
+def _key(entry: str) -> tuple[Fraction, str]:
+    """The same for entries of long lists that are the same: a number by its value, anything else as it is written."""
+    return (Fraction(entry), "") if NUMBER.fullmatch(entry) else (Fraction(0), tight(entry))
+
+
 def _relations(answer: str, truth: str) -> bool | None:
     """Equations and inequalities, one against one, or against a value or an interval."""
     given, wanted = pieces(answer, RELATION), pieces(truth, RELATION)
     if len(given) == len(wanted) == 1 or len(split(answer)) > 1 or len(split(truth)) > 1:
         return None
     one, other = _interval(answer), _interval(truth)
-    if one or other:
-        both = (one or answer), (other or truth)
-        return all(map(_group, both)) and bool(_groups(*both))
     names, values = zip(*map(_named, (given, wanted)), strict=True)
+    if one or other:
+        both = (one or values[0]), (other or values[1])  # x>1 against x \in (1,\infty)
+        return all(map(_group, both)) and bool(_groups(*both))
     if len(given) == 1 or len(wanted) == 1:  # x=5, or 3+4=7, against a value
         return all(values) and _same(*values)
     if names[0] and tight(names[0]) == tight(names[1]):
         return _same(*values)
+    if "(" in "".join(names):  # f(2)=6 is not f(1)=3
+        return False
     if given[1::2] == wanted[1::2] == ["="]:
         try:
             return proportional(f"({given[0]})-({given[2]})", f"({wanted[0]})-({wanted[2]})")
@@ -183,7 +203,8 @@ def _named(sides: list[str]) -> tuple[str, str]:
     if not NAME.fullmatch(name) and not TUPLE_OF_NAMES.fullmatch(name):
         if re.search("[a-zA-Z]", values[-1]):
             return "", ""
-        name, values = "", [name, *values]
+        if not SUM_OF_NAMES.fullmatch(name):
+            name, values = "", [name, *values]
     if len(name) == 1 and re.search(rf"(?<![a-zA-Z\\]){name}{END}", values[-1]):  # x=2x+1 does not define x
         return "", ""
     return (name, values[-1]) if all(_same(*pair) for pair in pairwise(values)) else ("", "")
@@ -278,6 +299,8 @@ def _same_assignments(given: list[str], wanted: list[str]) -> bool:
 
 
 def _distinct(entries: list[str]) -> list[str]:
+    if len(entries) > MOST_COMPARED:
+        return list({_key(entry): entry for entry in entries}.values())
     kept: list[str] = []
     for entry in entries:
         if not any(_same(entry, other) for other in kept):

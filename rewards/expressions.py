@@ -258,8 +258,6 @@ class Expression:
         degree = self._group() if self._next() == "[" else Fraction(2)
         number = self._next()
         value = Fraction(self._take()) if number[:1].isdigit() else self._argument()  # \sqrt13 is meant as of 13
-        if isinstance(value, Fraction) and value < 0 and degree % 2 == 1:
-            return -self._to(-value, 1 / degree)
         return self._to(value, _divide(Fraction(1), degree))
 
     def _function(self, name: str) -> Number:
@@ -325,6 +323,9 @@ class Expression:
 
     def _to(self, base: Number, exponent: Number) -> Number:
         if isinstance(base, Fraction) and isinstance(exponent, Fraction):
+            if base < 0 and exponent.denominator > 1 and exponent.denominator % 2:  # the real root
+                size = self._to(-base, exponent)
+                return -size if exponent.numerator % 2 else size
             root = base if exponent.denominator == 1 else _exact_root(base, exponent.denominator)
             if root is not None:
                 bits = max(root.numerator.bit_length(), root.denominator.bit_length())

@@ -23,6 +23,8 @@ CHARACTERS = {
 SIDE = r"(?:[^{}]|\{[^{}]*\})*"
 """Text in which braces are closed, and not nested."""
 SPELLINGS = {
+    # the end of a row: 1 \\[4pt] 2
+    r"\\\\(\[[\d.]+\s*[a-z]{2}\])?\s*": r"\\\\",
     # the same command
     rf"\\(dfrac|tfrac|cfrac){END}": r"\\frac", rf"\\(leq|leqslant){END}|<=": r"\\le ", r"\*\*": "^",
     rf"\\(geq|geqslant){END}|>=": r"\\ge ", rf"\\neq{END}|\\not\s*=|!=": r"\\ne ", rf"\\lt{END}": "<",
@@ -32,11 +34,12 @@ SPELLINGS = {
     r"\\mathbb\s*\{?R\}?": r"(-\\infty,\\infty)",
     rf"\{{({SIDE})\\choose{END}({SIDE})\}}|^({SIDE})\\choose{END}({SIDE})$": r"\\binom{\1\3}{\2\4}",
     # only the look
-    rf"\\(left|right){END}\.?": "", rf"\\([bB]ig[lr]?|displaystyle|textstyle|limits){END}": "", r"\\[()\[\]]": "",
+    rf"\\(left|right){END}\.?": "", rf"\\([bB]ig[lr]?|displaystyle|textstyle|limits){END}": "",
+    r"(?<!\\)\\[()\[\]]": "",
     r"\\(color|textcolor)\{\w+\}": "", r"\\(underline|boxed|fbox|mbox)(?=\s*\{)": "",
-    rf"\\[,;:!> ]|\\(quad|qquad){END}|~": " ",
-    # {x | x>1} is x>1
-    rf"^\\\{{\s*[a-zA-Z]\s*(?:\||:|\\mid{END})\s*(\S.*)\\\}}$": r"\1",
+    rf"(?<!\\)\\[,;:!> ]|\\(quad|qquad){END}|~": " ",
+    # {x | x>1} and {x \in R | x>1} are x>1
+    rf"^\\\{{\s*[a-zA-Z]\s*(?:\\in\s*\(-\\infty,\\infty\)\s*)?(?:\||:|\\mid{END})\s*(\S.*)\\\}}$": r"\1",
 }  # fmt: skip
 """Patterns and the spelling that replaces them, in this order."""
 TEXT = re.compile(r"\\(?:text|text[a-z]{2}|math(?:rm|bf|it|sf)|operatorname\*?)\s*\{([^{}]*)\}")

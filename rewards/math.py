@@ -21,10 +21,24 @@ MOST_WORDS = 25
 """A ground truth of more words is a proof or a solution."""
 PLAIN_NUMBER = re.compile(r"[+-]?(\d{1,300}(\.\d{0,300})?|\.\d{1,300})")
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
-_BETWEEN_BOXES = re.compile(r"[\s,;$.]*(and|or)?[\s,;$]*")
+_BLANK = r"(?:[\s$.]|\\(?:[,;! ]|q?quad))*"
+_BETWEEN_BOXES = re.compile(
+    rf"{_BLANK}(?:[,;]{_BLANK})?(?:(?:\\text\s*\{{\s*)?(?:and|or)(?:\s*\}})?|[,;]){_BLANK}"
+    rf"|(?:(?!\n\s*\n){_BLANK[:-1]})*"
+)
+"""A comma, `and`, `or`, or nothing but blanks, in one paragraph: another paragraph is another step."""
 _AFTER_STEPS = re.compile(r"####\s*(\S[^\n#]*?)\s*\Z")
 """The end of a GSM8K solution, with its answer."""
 _BEFORE_ANSWER = re.compile(r"^.*?\b(?:final\s+)?answer(?:\s+is)?\s*\W*?[:=]\s*\**", re.IGNORECASE)
+_BOLD = re.compile(r"^(?:[\s*`]|__){1,9}|(?<!\^)(?:[\s*`]|__){1,9}(?=\.?\Z)")
+"""Marks of Markdown around an answer, which may begin before the words `Answer:`."""
+_ASKS_HASH = re.compile(
+    r"\b(?:after|before|follow\w*|with|by|form\w*|mark\w*|symbols?|us(?:e|ing)|write|put|line)\b[^\n#]{0,40}"
+    r"(?<!#)####(?![#.])|^####[ \t]+(?:[<\[{]|\$[a-z]|\$?-?[\d,./]+[ \t]*$)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""#### where it is asked for or shown with an answer; elsewhere it is a heading, or part of a picture."""
+_ASKS_LINE = re.compile(r"\b(?:last|own|new|final|separate|single) line\b", re.IGNORECASE)
 _NO_TRUTH = re.compile(r"proofs?|not ?found|see (the )?solution|unknown|n/a|null|error", re.IGNORECASE)
 """What sets write where a problem has no answer (NuminaMath-1.5: proof, notfound)."""
 
@@ -71,7 +85,8 @@ def find_answer(response: str, where: str = BOXED) -> str | None:
     if where == BOXED:
         return last_boxed(text)
     if where == "hash":
-        return text.rpartition("####")[2].strip().partition("\n")[0].strip() if "####" in text else None
+        answer = text.rpartition("####")[2].strip().partition("\n")[0] if "####" in text else None
+        return answer and _BOLD.sub("", answer.strip())
     if where == "last_line":
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         answer = _BEFORE_ANSWER.sub("", lines[-1]) if lines else None
@@ -81,18 +96,18 @@ def find_answer(response: str, where: str = BOXED) -> str | None:
         found = list(re.finditer(pattern, text, re.DOTALL))
         answer = found[-1].group(1 if found[-1].re.groups else 0) if found else None
     boxed = None if answer is None else last_boxed(answer)
-    return boxed or (answer and answer.strip())
+    return boxed or (answer and _BOLD.sub("", answer.strip()))
 
 
 def asked_format(prompt: str) -> str | None:
     r"""Where a prompt asks for the answer, as `find_answer` has it; None where it does not say."""
     if "\\boxed" in prompt:
         return BOXED
-    if "####" in prompt:
+    if _ASKS_HASH.search(prompt):
         return "hash"
     if tags := re.findall(r"<(answer|solution|result)>", prompt):
         return f"tag {tags[-1]}"
-    return "last_line" if re.search(r"\b(final )?answer\s*:", prompt, re.IGNORECASE) and "line" in prompt else None
+    return "last_line" if re.search(r"\banswer\s*:", prompt, re.IGNORECASE) and _ASKS_LINE.search(prompt) else None
 
 
 def grade_answers(

@@ -1,30 +1,45 @@
 """Units of quantities: 5 cm is 5, and not 5 m; 5 million is not 5.
 
-Covered: units in \\text, usual ones without it, currencies, percent, degrees, words of magnitude. A word that could
-change the value (`5 or more`, `5 squared`) is no unit. Not covered: conversion, as of 100 cm and 1 m.
+Covered: units in \\text, usual ones without it, currencies, percent, degrees, words of magnitude. What else follows
+a number is a unit if it is a noun: it has a plural (`5 red apples`), or is one of one (`1 apple`). A word that could
+change the value (`5 or more`, `5 squared`, `3 eighths`) is no unit. Not covered: conversion, as of 100 cm and 1 m;
+`km per hour` for km/h.
 """
 
 import re
 
-from rewards.latex import LETTER
+from rewards.latex import LETTER, LETTER_UNITS
 
 CURRENCIES = {"$": "dollar", "€": "euro", "£": "pound", "¥": "yuan", "元": "yuan"}
 BARE = (
     "mm", "cm", "dm", "km", "kg", "mg", "ml", "mL", "kL", "kW", "kWh", "MHz", "GHz", "Hz", "mol", "Pa", "kPa", "hr",
     "hrs", "min", "mins", "sec", "secs", "ms", "ft", "in", "yd", "mi", "mph", "lb", "lbs", "oz", "rad", "st", "nd",
-    "rd", "th", "m/s", "km/h", "a.m", "p.m", "am", "pm", "AM", "PM",
+    "rd", "th", "m/s", "km/h", "sq", "a.m", "p.m", "am", "pm", "AM", "PM",
 )  # fmt: skip
 """Short units that need no \\text."""
 SAME = {
-    "a.m": "am", "p.m": "pm", "AM": "am", "PM": "pm", "percent": "%", "metre": "meter",
-    "m": "meter", "cm": "centimeter", "km": "kilometer", "h": "hour", "hr": "hour", "min": "minute", "sec": "second",
-    "s": "second", "feet": "foot", "ft": "foot", "inche": "inch", "in": "inch",
+    "a.m": "am", "p.m": "pm", "AM": "am", "PM": "pm", "percent": "%", "h": "hour", "hr": "hour", "min": "minute",
+    "sec": "second", "s": "second", "feet": "foot", "ft": "foot", "inche": "inch", "in": "inch", "yd": "yard",
+    "mi": "mile", "lb": "pound", "oz": "ounce", "rad": "radian", "mph": "milesperhour", "m/s": "meterspersecond",
+} | {
+    short + unit: prefix + name
+    for short, prefix in {"": "", "k": "kilo", "d": "deci", "c": "centi", "m": "milli"}.items()
+    for unit, name in {"m": "meter", "g": "gram", "l": "liter", "L": "liter"}.items()
 }  # fmt: skip
+UNITS = {
+    *BARE, *LETTER_UNITS, *SAME, *SAME.values(), "people", "children", "men", "women", "fish", "sheep", "mice", "euro",
+    "yuan", "yen", "rpm", "nm", "gal", "pts", "degree", "dollar", "cent", "cup", "pint", "quart", "gallon", "ton",
+    "acre", "unit", "day", "week", "month", "year",
+}  # fmt: skip
+"""Units besides the words with an s for their plural, and the capitals of abbreviations."""
 SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "万": 4, "亿": 8}
 CHANGES = re.compile(
     r"\b(or|and|not|to|than|more|less|most|least|if|between|plus|minus|times|over|of|is|are|was|wrong|"
     r"incorrect|false|but|except|instead|maybe|perhaps|about|from|point|score|below|above|remainder|squared|cubed|dozen|hal(f|ves)|"
-    r"thirds?|quarters?|fifths?|sixths?|tenths?|hundredths?|thousandths?|k|factorial|mod)\b|[百千或和至到]",
+    r"quarters?|k|factorial|mod|unless|sometimes|always|equals|versus|negative|positive|"
+    r"divided|multiplied|choose|base|power|root|sin|cos|tan|cot|sec \w+|csc|ln|log|exp|sqrt|arc(sin|cos|tan)|"
+    r"(one|two|three|four|ten)(s|ths?|teen\w*)?|(fif|five|six|seven|eigh|nine|nint|eleven|twel|twen|thir|fort[yi]|hundred|"
+    r"thousand|\w+illion)\w*)\b|^in\b.|[百千或和至到]",
     re.IGNORECASE,
 )
 """Words after a number that change it."""
@@ -56,7 +71,18 @@ def quantity(text: str) -> tuple[str, str]:
     if found is None:
         return text, ""
     value, unit = _scaled(found[1].strip(), next(group for group in found.groups()[1:] if group).replace('"', ""))
-    return (text, "") if CHANGES.search(unit) else (value, name_of(unit))
+    return (value, name_of(unit)) if not unit or _is_unit(unit.strip(), value) else (text, "")
+
+
+def _is_unit(text: str, value: str) -> bool:
+    """Whether words after a value are a unit, and change nothing."""
+    words = re.findall(rf"{LETTER}+", text)
+    return not CHANGES.search(text) and any(
+        not UNITS.isdisjoint((word, word.casefold()))
+        or re.fullmatch(r"[一-鿿]+|[a-z]?[A-Z]{1,3}|\w{3,}(?<!s)s", word)
+        or (value == "1" and words == [word])
+        for word in words
+    )
 
 
 def _scaled(value: str, unit: str) -> tuple[str, str]:
@@ -71,7 +97,8 @@ def name_of(unit: str) -> str:
     """One name for a unit: cm², square centimeters."""
     name, _, power = re.sub(r"[\s{}]", "", unit.replace("^\\circ", "degree").strip(" .")).partition("^")
     name = name if len(name) <= 2 else name.casefold()
-    if found := re.fullmatch(r"(square|cubic)(.+)", name):
-        name, power = found[2], "2" if found[1] == "square" else "3"
-    singular = name[:-1] if len(name) > 3 and name.endswith("s") else name
+    if found := re.fullmatch(r"(square|sq\.?|cubic)(.+)", name):
+        name, power = found[2], "3" if found[1] == "cubic" else "2"
+    name = name.replace("metre", "meter").replace("litre", "liter")
+    singular = name[:-1] if len(name) > 2 and name.endswith("s") and name not in SAME else name
     return SAME.get(singular, singular) + power

@@ -62,6 +62,21 @@ def test_no_answer_takes_long(answer: str) -> None:
     assert time.process_time() - start < 5
 
 
+@pytest.mark.parametrize(
+    "numbers",
+    [[f"{n}" for n in range(900)], [f"{n}.0" for n in range(600)], [f"{n}/7" for n in range(1, 500)]],
+    ids=["whole", "decimal", "fractions"],
+)
+@pytest.mark.parametrize("brackets", ["{}", "\\{{{}\\}}"], ids=["list", "set"])
+def test_long_lists_in_another_order_are_the_same(numbers: list[str], brackets: str) -> None:
+    start = time.process_time()
+    truth, answer, wrong = (
+        brackets.format(",".join(each)) for each in (numbers, numbers[::-1], [*numbers[1:], "1000"])
+    )
+    assert grade_answers(boxed(answer, wrong), [truth, truth]) == [1.0, 0.0]
+    assert time.process_time() - start < 5
+
+
 @pytest.mark.parametrize("text", ["\\frac10", "1 2", "\\foo", "", "2^{", "9^{9^9}", "\\sum_{k=1}^n k", "1101_2"])
 def test_what_has_no_value_is_unreadable(text: str) -> None:
     with pytest.raises(Unreadable):
@@ -78,7 +93,11 @@ def test_what_has_no_value_is_unreadable(text: str) -> None:
         ("\\boxed{\\{1,2\\}}", "\\{1,2\\}"), ("\\boxed{}", ""), ("\\boxed{5}, I checked: \\boxed{}", ""),
         ("\\boxed{1", None), ("\\boxed 1", None), ("\\boxed {1}", "1"), ("\\fbox{1}", "1"), ("", None),
         ("\\boxed{3}, \\boxed{4}", "3, 4"), ("\\boxed{3} and \\boxed{4}.", "3, 4"), ("\\boxed{5}\\boxed{5}", "5"),
-        ("\\boxed{\\boxed{5}}", "\\boxed{5}"),
+        ("\\boxed{\\boxed{5}}", "\\boxed{5}"), ("Step 1: \\boxed{2}\n\n\\boxed{3}", "3"),
+        ("\\boxed{2}.\n \n$\\boxed{3}$", "3"), ("\\boxed{2},\n\n\\boxed{3}", "2, 3"),
+        ("\\boxed{2}\n\\boxed{3}", "2, 3"),
+        ("\\boxed{\\frac12} \\text{ or } \\boxed{3}", "\\frac12, 3"), ("\\boxed{2}, \\quad \\boxed{3}", "2, 3"),
+        ("\\boxed{2}, and \\boxed{3}", "2, 3"), ("\\boxed{2} \\text{ not } \\boxed{3}", "3"),
     ],
 )  # fmt: skip
 def test_the_last_boxed_content(text: str, content: str | None) -> None:
@@ -91,6 +110,11 @@ def test_the_last_boxed_content(text: str, content: str | None) -> None:
         ("hash", "3 + 4 = 7\n#### 7", "7"), ("hash", "so \\boxed{7}", None), ("hash", "#### 6\nno\n#### 7 \nbye", "7"),
         ("last_line", "So it is.\nAnswer: 34\n", "34"), ("last_line", "**Final Answer:** $34$", "$34$"),
         ("last_line", "Answer: \\boxed{34}", "34"), ("last_line", "Answer: $x=5$", "$x=5$"), ("last_line", "34", "34"),
+        ("last_line", "**Answer: 34**", "34"), ("last_line", "Answer: **34**", "34"), ("last_line", "Answer: `5`", "5"),
+        ("last_line", "**Final Answer: 42**.", "42."), ("last_line", "**Answer: B**", "B"),
+        ("last_line", "**Answer:** **x^***", "x^*"), ("last_line", "Answer: __3*4__", "3*4"),
+        ("hash", "#### **5**", "5"),
+        ("hash", "**#### 5**", "5"), ("tag answer", "<answer>**5**</answer>", "5"),
         ("last_line", "", None), ("tag answer", "<answer>6</answer> or <answer>7</answer>", "7"),
         ("tag answer", "<answer>\\boxed{7}</answer>", "7"), ("tag answer", "7", None),
         (r"it is (\d+)", "it is 6, no, it is 7", "7"), (r"\d+", "6 or 7", "7"), (r"it is (\d+)", "7", None),
@@ -108,6 +132,15 @@ def test_an_answer_is_read_where_the_setting_says(where: str, response: str, ans
         ("Put your final answer within \\boxed{}.", "boxed"),
         ("Answer in <think> and <answer> tags: <answer> 5 </answer>", "tag answer"),
         ("1+1=?", None),
+        ("Write Answer: $Answer on its own line.", "last_line"),
+        ("Two points lie on a straight line. Answer: ", None),
+        ("#### Instructions\nWhat is 1+1?", None),
+        ("#### 2. Rules\nWhat is 1+1?", None),
+        ("The maze is\n#####\n#. .#\n#### \n####", None),
+        ("Use the rules.\n\n#### Rules\nA wall is #.", None),
+        ("End with #### and the number.", "hash"),
+        ("Reply in this form:\nReasoning\n#### <answer>", "hash"),
+        ("Q: 3+4?\nA: 3+4=7\n#### 7\nQ: 1+1?", "hash"),
     ],
 )
 def test_a_prompt_says_how_to_answer(prompt: str, where: str | None) -> None:
