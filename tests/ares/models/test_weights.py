@@ -14,9 +14,9 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from ares.config.run import LoraConfig, ModelConfig
+from ares.models import FAMILIES
 from ares.models.architecture import ModelError
 from ares.models.causal import Critic, LanguageModel
-from ares.models.kinds import KINDS
 from ares.models.lora import adapted_layers, add_adapters
 from ares.models.weights import check_finite, check_vocabulary, check_weight_files
 from ares.runs.run import Run
@@ -87,7 +87,7 @@ def test_other_kinds_of_models_are_looked_at_alike(family: str, tmp_path: Path) 
     with pytest.raises(ModelError, match=r"1 tensor is missing: .*norm.weight"):
         check_weight_files(model)
     with pytest.raises(ModelError, match=r"1 tensor is missing: .*norm.weight"):
-        KINDS[kind].load(model, CPU, vision_builders.data())
+        FAMILIES[kind].load(model, CPU, vision_builders.data())
 
 
 def test_no_weight_is_read(tmp_path: Path) -> None:
