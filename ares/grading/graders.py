@@ -164,8 +164,10 @@ class FunctionGrader(Grader):
         self.programs = next((each.grader for each in scorers.values() if isinstance(each, ProgramScorer)), None)
 
     def expect(self, *problems: pd.DataFrame | None) -> str:
-        """As the grader of programs, if there is one."""
-        return "" if self.programs is None else self.programs.expect(*problems)
+        """As the grader of programs, if there is one, for the rows that it judges."""
+        if self.programs is None:
+            return ""
+        return self.programs.expect(*(frame[frame[GRADER] == "code"] for frame in problems if frame is not None))
 
     def start(self) -> None:
         """Start the sandbox, if programs are judged."""
