@@ -38,7 +38,7 @@ from algorithms.keys import derive_seed
 from ares.conversations import Conversations, as_read
 from ares.data import DataError
 from ares.engines import Request as Asked
-from ares.engines import SamplingSettings
+from ares.engines import SamplingSettings, until_stop
 
 Sample = Callable[[list[Asked], SamplingSettings], Awaitable[pd.DataFrame]]
 """Requests → a row each: token_ids, log_probs, finish_reason, response."""
@@ -204,7 +204,7 @@ def policy_app(
         requests = [Asked(ids, derive_seed(seed, "serve", place), stops=stops) for place in range(asked.n)]
         rows = await unless_gone(request, batcher.answer(requests, settings))
         return [
-            {"index": place, "finish_reason": row["finish_reason"], "text": row["response"],
+            {"index": place, "finish_reason": row["finish_reason"], "text": until_stop(row["response"], stops),
              "token_ids": [int(each) for each in row["token_ids"]], "log_probs": row["log_probs"]}
             for place, row in enumerate(rows)
         ]  # fmt: skip

@@ -14,5 +14,6 @@ from ares.engines.engine import (
     padding_id,
     view_as_tensors,
 )
+from ares.engines.stop_strings import until_stop
 from ares.engines.transformers import TransformersEngine
 from ares.engines.vllm import VllmEngine

@@ -1,7 +1,7 @@
 """Stop strings: a response ends with the token that completes one in its decoded text.
 
-Covered: finding them in what an engine of this process has sampled so far. Not covered: cutting the text there
-(ares/grading/code.py); vLLM, which finds them itself.
+Covered: finding them in what an engine of this process has sampled so far, cutting a text there. Not covered: vLLM,
+which finds them itself.
 """
 
 from collections.abc import Sequence
@@ -9,6 +9,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
+
+
+def until_stop(text: str, stops: Sequence[str]) -> str:
+    """A response before the first of its stop strings; its last token may hold more than that."""
+    ends = [place for stop in stops if (place := text.find(stop)) >= 0]
+    return text[: min(ends, default=None)]
 
 
 class StopStrings:

@@ -16,6 +16,7 @@ import pandas as pd
 
 from ares.config import CodeConfig, RewardConfig
 from ares.data import DataError, Problems, packages_of, program
+from ares.engines import until_stop
 from ares.grading.functions import FunctionScore
 from ares.grading.grader import ID_COLUMNS, Grader
 from rewards.code import code_format_score, extract_code, no_code_verdict
@@ -175,8 +176,7 @@ def written(row: Mapping[str, Any]) -> str | None:
     begun = row.get("begun")
     if not isinstance(begun, str):
         return extract_code(without_thinking(row["response"]))
-    ends = [place for stop in row["stops"] if (place := row["response"].find(stop)) >= 0]
-    return begun + row["response"][: min(ends, default=None)] + "\n"
+    return begun + until_stop(row["response"], row["stops"]) + "\n"
 
 
 def check_references(

@@ -89,6 +89,17 @@ def test_a_seed_repeats_an_answer_and_the_n_of_one_request_differ() -> None:
     assert unseeded.json()["choices"] != first
 
 
+def test_a_stop_string_ends_an_answer_and_is_not_part_of_it() -> None:
+    served = Served()
+    asked = {"messages": MESSAGES, "seed": 7, "max_tokens": 12}
+    (whole,) = served.post("/v1/chat/completions", asked)
+    said = whole.json()["choices"][0]["message"]["content"]
+    stop = said[2:4]
+    (cut,) = served.post("/v1/chat/completions", asked | {"stop": [stop]})
+    assert cut.json()["choices"][0]["message"]["content"] == said[: said.index(stop)]
+    assert cut.json()["choices"][0]["finish_reason"] == "stop"
+
+
 def test_what_clients_ask_at_once_is_sampled_together() -> None:
     served = Served()
     bodies = [{"messages": MESSAGES, "seed": seed, "temperature": [1.0, 0.5][seed % 2]} for seed in range(16)]
