@@ -6,7 +6,7 @@ Covered: artifacts with hashes, commits, locks, upload and download. Not covered
 from ares.store.commits import Commit, Fork, Ref
 from ares.store.errors import DamagedArtifact, RunHeld, StoreError
 from ares.store.files import file_digest, files_in
-from ares.store.locations import database_of, run_store, runs_directory, runs_in, tracking_uri
+from ares.store.locations import database_beside, database_of, run_store, runs_directory, runs_in, tracking_uri
 from ares.store.lock import held, is_held
 from ares.store.mirror import path_of
 from ares.store.names import RULE, checked_name, is_name, name_after

@@ -30,8 +30,12 @@ def runs_in(directory: Path) -> list[RunStore]:
 
 def tracking_uri(configured: str | None, runs: Path) -> str:
     """Where metrics go: the profile's server, MLFLOW_TRACKING_URI, else a database beside the runs."""
-    beside = str(runs.absolute() / "mlflow.db").replace("%", "%25").replace("?", "%3F")  # as SQLAlchemy reads it
-    return configured or os.environ.get("MLFLOW_TRACKING_URI") or f"{SQLITE}{beside}"
+    return configured or os.environ.get("MLFLOW_TRACKING_URI") or database_beside(runs)
+
+
+def database_beside(runs: Path) -> str:
+    """The tracking URI of the database beside runs."""
+    return SQLITE + str(runs.absolute() / "mlflow.db").replace("%", "%25").replace("?", "%3F")  # as SQLAlchemy reads it
 
 
 def database_of(uri: str) -> Path | None:

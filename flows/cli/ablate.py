@@ -1,5 +1,6 @@
 """`ares ablate` and `ares report`: variants of a profile over seeds, trained and compared."""
 
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,7 +35,8 @@ def ablate(
         for child in plan.children:
             console.print(f"{child.name}  {' '.join(child.overrides)}", markup=False)
         console.print(f"{len(plan.children)} children, {plan.parallel} at a time")
-        next_step(f"ares ablate {ablation}")
+        asked = [ablation, *(overrides or []), *(["--name", name] if name else [])]
+        next_step(f"ares ablate {shlex.join([*asked, *(['--parallel', str(parallel)] if parallel else [])])}")
         return
     from flows.servers.local_server import local_api
 

@@ -93,7 +93,7 @@ def used(
 ) -> None:
     """What a run has made of its train set: each problem, how often drawn and trained on, with what accuracies."""
     from ares.history import ledger
-    from ares.store import runs_directory
+    from ares.store import StoreError, runs_directory
 
     table, gone = ledger(run, runs_directory())
     drawn = table["drawn"]
@@ -110,7 +110,10 @@ def used(
     if cells:
         show_table(f"of those drawn most often, the hardest {len(cells)}", ["id", *map(str, hardest.columns)], cells)
     if out is not None:
-        table.to_csv(out)
+        try:
+            table.to_csv(out)
+        except OSError as error:
+            raise StoreError(f"{out} cannot be written: {error.strerror or error}") from error
         console.print(f"all: {out}", markup=False)
 
 

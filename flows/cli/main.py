@@ -194,6 +194,8 @@ def doctor(
     overrides: Overrides = None,
 ) -> None:
     """What is installed, which engine and isolation this machine gives, its GPU and disk."""
+    from rich.markup import escape
+
     from ares.config import load
     from ares.runs import findings
 
@@ -201,7 +203,7 @@ def doctor(
     for finding in findings(load(profile, overrides) if profile else None):
         mark = "[green]ok [/]" if finding.good else "[red]!! [/]"
         problems += not finding.good
-        console.print(f"{mark} {finding.subject:14s} {finding.text}")
+        console.print(f"{mark} {finding.subject:14s} {escape(finding.text)}")
     raise typer.Exit(1 if problems else 0)
 
 

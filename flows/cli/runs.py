@@ -79,13 +79,16 @@ def export(
     pairs: Annotated[bool, typer.Option("--pairs", help="Its samples in pairs, as JSON lines, for DPO.")] = False,
 ) -> None:
     """Write a run's weights and tokenizer so that transformers, vLLM and lm-eval read them; or pairs of its samples."""
+    from ares.config import ConfigError
     from ares.runs import export as write
 
     if pairs:
+        if step is not None or merge:
+            raise ConfigError("--pairs writes those of all steps: --step and --merge are for weights")
         _export_pairs(run, out)
         return
     version = write(run, out, step, merge)
-    console.print(f"{out}: the weights of {run} after step {version}")
+    console.print(f"{out}: the weights of {run} after step {version}", markup=False)
     next_step(f"ares eval {out} --data PROBLEMS")
 
 
@@ -111,7 +114,7 @@ def import_gguf(
 
     for odd in write(file, out):
         errors.print(f"The chat template of {file}: {odd}", markup=False)
-    console.print(f"{out}: the model of {file}, which answers as the file does")
+    console.print(f"{out}: the model of {file}, which answers as the file does", markup=False)
     next_step(f"ares train PROFILE model.path={out}")
 
 

@@ -23,7 +23,7 @@ def serve(
     profile: Annotated[
         str, typer.Option(help="Settings for a model; a run has its own.", autocompletion=profile_names)
     ] = "base",
-    port: Annotated[int, typer.Option(min=0, help="0: any that is free.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
     host: Annotated[str, typer.Option(help="Another needs a key.")] = "127.0.0.1",
     key: Annotated[
         str | None, typer.Option(envvar="ARES_SERVE_KEY", help="What clients send as their API key.")

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from ares.errors import UserError
-from ares.store import held, is_held, runs_directory, tracking_uri
+from ares.store import database_beside, held, is_held, runs_directory
 from flows.servers import POOL, service
 from flows.servers.deployment import register
 
@@ -42,7 +42,7 @@ class Services:
         self.commands = {
             "Prefect": ["prefect", "server", "start", *host, str(prefect_port)],
             "MLflow": ["mlflow", "server", *host, str(mlflow_port), "--workers", "1", "--backend-store-uri",
-                       tracking_uri(None, self.runs), "--artifacts-destination", str(self.runs / "mlartifacts")],
+                       database_beside(self.runs), "--artifacts-destination", str(self.runs / "mlartifacts")],
             "worker": ["prefect", "worker", "start", "--pool", POOL, "--name", f"ares-{socket.gethostname()}"],
         }  # fmt: skip
         """Module and arguments of each."""

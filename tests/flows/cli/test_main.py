@@ -106,3 +106,23 @@ def test_an_interrupted_command_leaves_ctrl_c_to_the_system(monkeypatch: pytest.
         assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["doctor", "tiny-math", "model.path=/nowhere[/y]"], 1, "/nowhere[/y]"),  # Rich read it as markup
+        (["serve", "examples", "--port", "70000"], 2, "--port"),  # a traceback
+        (["ablate", "math-kl", "train.steps=3", "--name", "fast", "--dry-run"], 0,
+         "next: ares ablate math-kl train.steps=3 --name fast"),
+    ],
+)  # fmt: skip
+def test_what_a_command_is_given_is_what_it_says(arguments: list[str], code: int, told: str) -> None:
+    result = CliRunner().invoke(main.app, arguments)
+    assert result.exit_code == code, result.output
+    assert told in result.output.replace("\n", " ")
+
+
+def test_pairs_are_of_all_steps(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main.app, ["export", "r", "--pairs", "--step", "3", "--out", str(tmp_path / "p.jsonl")])
+    assert str(result.exception).startswith("--pairs writes those of all steps")

@@ -54,6 +54,16 @@ def stand_ins(*command: str) -> tuple[Services, list[str]]:
     return services, said
 
 
+def test_the_database_of_mlflow_lies_beside_the_runs_whatever_commands_log_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the exported address of itself as its database, the server ended at once."""
+    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+    services = Services(free_port(), free_port(), print)
+    assert f"sqlite:///{tmp_path / 'mlflow.db'}" in services.commands["MLflow"]
+
+
 @pytest.fixture
 def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of runs, and of modules that services find; it holds one, `stand_in`."""
