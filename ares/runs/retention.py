@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ares.config import ConfigError
-from ares.store import RunStore, StoreError, files_in, run_store, runs_directory, runs_in
+from ares.store import RunStore, StoreError, files_in, is_held, run_store, runs_directory, runs_in
 
 logger = logging.getLogger(__name__)
 DAY = 24 * 3600.0
@@ -104,7 +104,7 @@ def expired(stores: list[RunStore], policy: Policy, now: float | None = None) ->
     left, given_up = sum(sizes.values()), []
     for store in sorted(stores, key=lambda store: finished[store]):
         age = (now - finished[store]) / DAY
-        if store in best or store.is_held():
+        if store in best or store.is_held() or _evaluated(store):
             continue
         if policy.older_than is not None and age > policy.older_than:
             why = f"{age:.0f} days old"
@@ -134,8 +134,15 @@ def prune(store: RunStore, dry_run: bool, unlinked: Counter[int] | None = None) 
     return pruned
 
 
+def _evaluated(store: RunStore) -> list[Path]:
+    """Folders of evaluations of the run that are under way."""
+    return [folder for folder in store.children("evals") if is_held(folder)]
+
+
 def _prunable(store: RunStore) -> set[Path]:
-    leftovers = set(store.directory.rglob(".*.partial"))
+    used = _evaluated(store)
+    partial = store.directory.rglob(".*.partial")
+    leftovers = {path for path in partial if not any(path.is_relative_to(folder) for folder in used)}
     leftovers |= {path for path in store.children("") if path.match(".fork-*") or path.match(".*.partial")}
     kept = [step for step in store.committed_steps() if _has_checkpoint(store, step)]
     is_enough = kept and kept[0] <= _oldest_needed(store)

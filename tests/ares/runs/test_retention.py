@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ares.config import ConfigError
-from ares.runs.retention import DAY, Policy, expired
+from ares.runs.retention import DAY, Policy, expired, prune
+from ares.store.lock import held
 from ares.store.store import RunStore
 from flows.deployed import ares_gc
 from tests.ares.store_builders import commit
@@ -53,6 +54,18 @@ def freed_by(runs: Path, **policy: Any) -> dict[str, int]:
 )
 def test_by_age_the_oldest_first_and_the_best_stay(policy: dict[str, Any], given_up: list[str], runs: Path) -> None:
     assert list(freed_by(runs, **policy)) == given_up
+
+
+def test_what_an_evaluation_under_way_needs_stays(runs: Path) -> None:
+    written = runs / "old/evals/step1-held-out/.samples.parquet.1.partial"
+    with held(written.parent):
+        written.touch()
+        assert "old" not in freed_by(runs, older_than=30)
+        prune(RunStore(runs / "old"), dry_run=False)
+        assert written.exists()
+    assert "old" in freed_by(runs, older_than=30)
+    prune(RunStore(runs / "old"), dry_run=False)
+    assert not written.exists()
 
 
 def test_by_size_as_many_of_the_oldest_as_it_takes(runs: Path) -> None:
