@@ -21,8 +21,8 @@ from ares.config import ConfigError, DataConfig
 from ares.data import DataError, TurnTemplate, chat_with_tools, conversation, rendered, show_tools
 from ares.environments import Call, parse_calls
 
-MOST = 1000
-"""Answers that are remembered, each with its episode so far; then the oldest are forgotten."""
+MOST_TOKENS = 10_000_000
+"""Of episodes that are remembered, one for each answer (80 bytes a token); then the oldest are forgotten."""
 Message = dict[str, Any]
 
 
@@ -62,17 +62,22 @@ class Conversations:
         self._tokenizer, self._call_format, self._longest = tokenizer, call_format, longest
         self._data = DataConfig(train="served", chat_template_kwargs=dict(template), system_prompt=None)
         self.episodes: dict[str, Episode] = {}
-        """By the id of the last answer, the oldest first."""
-        self._ids: dict[str, str] = {}
-        """By the digest of the messages that end with that answer."""
+        """By the id of the last answer, those that were continued or given last at the end."""
+        self._ids: dict[str, list[str]] = {}
+        """By the digest of the messages that end with that answer: several clients may have the same."""
+        self._continued: set[str] = set()
+        self._tokens = 0
 
     def begin(self, messages: list[Message], tools: list[Message]) -> Episode:
         """The episode up to where the answer to a request begins. Raises DataError."""
         answered = 1 + max((place for place, each in enumerate(messages) if each["role"] == "assistant"), default=-1)
-        continues = self._ids.get(_digest(messages[:answered], tools), "")
+        known = self._ids.get(_digest(messages[:answered], tools), [])
+        continues = next((each for each in known if each not in self._continued), known[-1] if known else "")
         roles = [each["role"] for each in messages[answered:]]
         if continues and (roles == ["user"] or set(roles) == {"tool"}):
             texts = tuple(each["content"] for each in messages[answered:])
+            self._continued.add(continues)
+            self.episodes[continues] = self.episodes.pop(continues)
             episode = replace(self.episodes[continues], continues=continues)
             last = episode.token_ids[-1] if episode.finish_reason == "stop" else None
             try:
@@ -89,11 +94,14 @@ class Conversations:
     def add(self, name: str, messages: list[Message], tools: list[Message], episode: Episode) -> None:
         """Remember an episode by the id of the answer with which its messages end."""
         self.episodes[name] = episode
-        self._ids[_digest(messages, tools)] = name
-        if len(self.episodes) > MOST:
+        self._ids.setdefault(_digest(messages, tools), []).append(name)
+        self._tokens += len(episode.token_ids)
+        while self._tokens > MOST_TOKENS and len(self.episodes) > 1:
             oldest = next(iter(self.episodes))
-            del self.episodes[oldest]
-            self._ids = {digest: each for digest, each in self._ids.items() if each != oldest}
+            self._tokens -= len(self.episodes.pop(oldest).token_ids)
+            self._continued.discard(oldest)
+            left = {digest: [each for each in names if each != oldest] for digest, names in self._ids.items()}
+            self._ids = {digest: names for digest, names in left.items() if names}
 
     def answer(self, response: str, has_tools: bool) -> Message:
         """A response as OpenAI's clients read it: with the calls of tools that it makes, if all of them can be read."""

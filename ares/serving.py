@@ -241,7 +241,7 @@ def policy_app(
         try:
             messages = [as_read(message) for message in asked.messages]
             episode = conversations.begin(messages, tools)
-        except (DataError, LookupError, TypeError, AttributeError, ValueError) as error:
+        except (DataError, LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
             raise HTTPException(400, f"messages: {error!s:.300}") from error
         ids = [*episode.prompt_token_ids, *episode.token_ids]
         made = await choices(request, ids, asked, asked.max_completion_tokens)

@@ -19,11 +19,12 @@ SUPERVISED = {
     "algorithm.kl.placement": "none", "algorithm.entropy_bonus.coef": 0.0, "algorithm.entropy_bonus.target": None,
     "rollout.temperature": 1.0, "rollout.max_staleness": 0, "rollout.second_turn.enabled": False,
     "data.curriculum": None, "data.order": "shuffled", "environment": None,
+    "algorithm.policy.old_log_probs": "learner",
 }  # fmt: skip
 """What learning from data needs: it samples nothing to train on, so that these settings would do nothing or not fit."""
 OF_PAIRS = {
     "algorithm.kl.placement": "reward", "algorithm.kl.kind": "fixed", "algorithm.policy.aggregation": "token",
-    "algorithm.policy.epochs": 1, "algorithm.policy.old_log_probs": "learner",
+    "algorithm.policy.epochs": 1,
 }  # fmt: skip
 """What DPO needs besides: β is the coefficient of the KL in the reward, and the gradient that of the policy before the
 step."""
@@ -50,6 +51,10 @@ def _training(config: Config) -> Iterator[str]:
         for name, value in (SUPERVISED | OF_PAIRS if pairs else SUPERVISED).items():
             if attrgetter(name)(config) != value:
                 yield f"algorithm.policy.loss={loss} needs {name}={json.dumps(value)}"
+        if config.algorithm.advantage.needs_values:
+            yield f"algorithm.policy.loss={loss} has no use for a critic: algorithm.advantage.estimator=grpo"
+        if pairs and not config.algorithm.kl.coef:
+            yield f"algorithm.policy.loss={loss} learns nothing with algorithm.kl.coef=0, its β"
         if pairs and config.learner.global_batch_prompts != config.rollout.prompts:
             yield (
                 f"algorithm.policy.loss={loss} takes one optimiser step a step: learner.global_batch_prompts must be "

@@ -155,12 +155,13 @@ class ProgramScorer:
 
     def __call__(self, rows: pd.DataFrame, first: bool = False) -> list[FunctionScore]:
         """The accuracy of each program, and beside it how it ended and the share of tests that it passed."""
-        table = self.grader.grade(rows).astype({"pass_ratio": object})
-        return [
-            FunctionScore(None if pd.isna(accuracy) else float(accuracy), {"error_type": ending, "pass_ratio": ratio})
-            if ending != "internal_error" else FunctionScore(failed=True)
-            for accuracy, ending, ratio in zip(table["accuracy"], table["error_type"], table["pass_ratio"], strict=True)
-        ]  # fmt: skip
+        table, scores = self.grader.grade(rows), []
+        for accuracy, ending, ratio in zip(table["accuracy"], table["error_type"], table["pass_ratio"], strict=True):
+            if pd.isna(accuracy):  # not judged, or by tests that a program can forge
+                scores.append(FunctionScore(extras={"error_type": ending}, failed=True))
+            else:
+                scores.append(FunctionScore(float(accuracy), {"error_type": ending, "pass_ratio": float(ratio)}))
+        return scores
 
     def close(self) -> None:
         """End the sandbox."""

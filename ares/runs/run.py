@@ -408,6 +408,7 @@ def _description(store: RunStore) -> dict[str, Any]:
     match description["config"]:
         case {"reward": {"code": dict(code)}}:
             code.pop("verdicts", None)  # of earlier versions: it changed no result
+            code.setdefault("untrusted", "accept")  # before there was this setting
     return description
 
 

@@ -209,6 +209,8 @@ def tokenise(
     said = [False] * len(ids)
     for begin, end in spans:
         inside = [number for number, start in enumerate(starts) if begin <= start < end]
+        if not inside:
+            raise DataError(f"the answer {text[begin:end]!r:.60} is part of a token that begins before it")
         last = next((number for number in inside if ids[number] in end_ids), inside[-1])
         for number in inside:
             said[number] = number <= last

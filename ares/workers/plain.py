@@ -49,21 +49,25 @@ class _Plain:
 
     async def stream(self, told: Callable[[Any], None] | None, method: str, *arguments: Any) -> list[Any]:
         """All that a method of the service yields; `told` is given each as it comes."""
-        loop, telling = asyncio.get_running_loop(), []
+        loop, failed = asyncio.get_running_loop(), list[Exception]()
 
-        async def tell(part: Any) -> None:
-            if told is not None:
-                told(part)
+        def tell(part: Any) -> None:
+            try:
+                if told is not None:
+                    told(part)
+            except Exception as error:  # noqa: BLE001 (raised below, not by the event loop)
+                failed.append(error)
 
         def work() -> list[Any]:
             parts = []
             for part in getattr(self.service, method)(*arguments):
                 parts.append(part)
-                telling.append(asyncio.run_coroutine_threadsafe(tell(part), loop))
+                loop.call_soon_threadsafe(tell, part)
             return parts
 
         parts = await self._take_turn(work)
-        await asyncio.gather(*map(asyncio.wrap_future, telling))  # raises what `told` has raised
+        if failed:
+            raise failed[0]
         return parts
 
     async def _take_turn(self, work: Callable[[], T]) -> T:

@@ -150,16 +150,24 @@ def test_a_template_that_changes_what_was_said_is_rendered_again() -> None:
 
 
 def test_the_oldest_answers_are_forgotten_and_several_at_once_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.conversations.MOST", 2)
     policy = Scripted(["a", "b", "c"])
+    monkeypatch.setattr("ares.conversations.MOST_TOKENS", 5)  # two answers of a letter and an end each
     forgotten, *kept = policy.chat(*([{"role": "user", "content": each}] for each in "abc"))
     assert forgotten["error"]["code"] == 404
     assert [each["turns"] for each in kept] == [1, 1]
 
 
+def test_of_two_agents_with_the_same_first_answer_each_continues_its_own() -> None:
+    """The second one's tokens became the history of both."""
+    policy = Scripted(["72.", "72.", "73.", "74."])
+    one, other, *after = policy.chat([ASKED], [ASKED], FOLLOW_UPS["a question"][0], FOLLOW_UPS["a question"][0])
+    assert {each["continues"] for each in after} == {one["id"], other["id"]}
+
+
 @pytest.mark.parametrize(
     "message",
     [
+        {"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": "[" * 100_000}}]},
         {"role": "assistant", "content": 3},
         {"content": "?"},
         {"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": "{"}}]},

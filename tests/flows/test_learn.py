@@ -94,6 +94,8 @@ def test_other_commands_read_it_or_say_why_they_do_not(learnt: Path, tmp_path: P
         ("algorithm.kl.placement=loss", 'needs algorithm.kl.placement="none"'),
         ("algorithm.entropy_bonus.coef=0.1", "needs algorithm.entropy_bonus.coef=0.0"),
         ("rollout.temperature=0.7", "needs rollout.temperature=1.0"),
+        ("algorithm.advantage.estimator=gae", "has no use for a critic"),
+        ("algorithm.policy.old_log_probs=engine", 'needs algorithm.policy.old_log_probs="learner"'),
         ("algorithm.policy.settings={beta: 1}", "sft has no settings of its own"),
     ],
 )  # fmt: skip

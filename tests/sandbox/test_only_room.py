@@ -20,6 +20,10 @@ ALLOWED = {
     ("ares/grading/function_process.py", "import pickle"): CHANNEL,
     ("ares/grading/functions.py", "import pickle"): CHANNEL,
     ("rewards/child_process.py", "import subprocess"): "starts the process of a user's function or of environments",
+    (
+        "examples/extensions/verified.py",
+        "import subprocess",
+    ): "starts verifiers in a Python of its own",
     ("flows/ablate.py", "asyncio.create_subprocess_exec"): "starts `ares train` for each child, with checked settings",
     ("ares/models/weights.py", "import pickle"): "names its error, that of a damaged file of weights",
     ("ares/runs/run.py", "import subprocess"): "asks git for the version of the code",

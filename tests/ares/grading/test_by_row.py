@@ -60,6 +60,14 @@ def test_a_file_of_both_kinds_keeps_its_order_and_each_row_is_judged_by_its_own(
     assert endings == ["accepted", "wrong_answer", "syntax_error"]
 
 
+def test_a_program_whose_tests_it_could_forge_has_no_score(tmp_path: Path) -> None:
+    """It ended the run: what it had passed could not be written."""
+    forgeable = CODE | {"id": "twice", "test_cases": ["assert double(lambda: 2) == 4"], "grader": "code"}
+    frame = read(written(tmp_path / "both.jsonl", MATH | {"grader": "math"}, forgeable))
+    table = judged(frame, REWARD.model_copy(update={"max_unscored": 1.0}), RIGHT)
+    assert table["accuracy"].isna().tolist() == [False, True]
+
+
 def test_sources_of_a_mixture_are_judged_by_the_kind_of_their_name(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     sources = {"math": written(tmp_path / "m.jsonl", MATH), "own": written(tmp_path / "o.jsonl", MATH | {"id": "any"})}

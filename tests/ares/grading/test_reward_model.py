@@ -1,5 +1,6 @@
 """A reward model's scores are those of the classifier on one response at a time, in this process and in an actor."""
 
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -55,6 +56,20 @@ def test_each_score_is_that_of_the_response_alone(path: str, batch: int) -> None
     assert table["accuracy"].tolist() == [float(score >= 0) for score in expected]
     assert len({round(score, 4) for score in expected}) == 5
     grader.close()
+
+
+def test_where_padding_is_the_end_token_the_score_is_that_of_the_end(path: str, tmp_path: Path) -> None:
+    """Without a token for padding the score was that of the token before the end."""
+    folder, own = shutil.copytree(path, tmp_path / "own"), tokenizer()
+    own.pad_token = own.eos_token
+    own.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}{{ eos_token }}"
+    own.save_pretrained(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(path).double().eval()
+    asked = [([{"role": "user", "content": "2+2=?"}], response) for response in ("4", "it is 5")]
+    with torch.no_grad():
+        texts = [own(f"2+2=?{response}{own.eos_token}", return_tensors="pt")["input_ids"] for _, response in asked]
+        expected = [float(model.score(model.model(ids)[0][0, -1])) for ids in texts]
+    assert RewardModel(RewardModelConfig(path=str(folder))).scores(asked) == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_score_that_is_not_finite_and_a_response_that_does_not_fit_have_none(path: str, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_a_metric_that_was_left_out_of_a_commit_is_shown_as_nan(step: int) -> No
     """One that was not finite is left out of the commit: its line ended the run."""
     metrics = {"bootstrap/accuracy": 0.25, "reward/sampled_accuracy": 0.25}
     committed = commit(step, None, metrics=metrics, timings={"timing_s/step": 1.0})
-    run: Any = SimpleNamespace(commit=committed)
+    run: Any = SimpleNamespace(commit=committed, config=config())
     line = step_line(run)
     assert "acc 0.250" in line
     assert {0: "τ nan", 1: "H nan"}[step] in line
