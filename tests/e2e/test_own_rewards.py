@@ -83,10 +83,10 @@ def test_a_dict_of_verls_and_a_threshold_in_training_and_evaluation(tmp_path: Pa
     logged = metric_history(tmp_path, "verl")
     assert logged["rewards/compute_score/acc/mean", 2] == logged["reward/sampled_accuracy", 2]
 
-    ended = ares(tmp_path, "eval", "verl", "reward.accuracy=0.5", "--n", "2", "--k", "1", "--max-problems", "4",
-                 "--out", str(tmp_path / "eval"))  # fmt: skip
+    ended = ares(tmp_path, "eval", "verl", "reward.accuracy=0.5", "--n", "2", "--k", "1", "--max-problems", "4")
     assert ended.returncode == 0, ended.stderr
-    estimates = json.loads((tmp_path / "eval" / "summary.json").read_text())["estimates"]
+    (summary,) = (tmp_path / "verl" / "evals").glob("*/summary.json")
+    estimates = json.loads(summary.read_text())["estimates"]
     assert estimates["score"]["value"] == pytest.approx(2 * estimates["pass@1"]["value"] - 1)
 
 
