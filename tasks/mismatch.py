@@ -73,14 +73,15 @@ def check_mismatch(step: Step, rollouts: list[Ref], metrics: dict[str, float]) -
         _check(step, rollouts, metrics.get(MEAN, 0.0), f"step {step.number}")
 
 
-def _discard(step: Step, rollout: Ref) -> None:
-    """Delete a shard's samples and what they were made of: its turns, or responses in parts."""
-    store = step.run.store
-    store.discard(rollout)
-    shard = store.directory / rollout.path
-    for turn in shard.parent.glob(f"{shard.stem.replace('rollout', 'turn', 1)}-*.parquet"):
-        store.remove(turn)
-    for number in range(step.number, step.number + step.config.rollout.parts if step.config.rollout.parts > 1 else 0):
+def _discard(step: Step, rollouts: list[Ref]) -> None:
+    """Delete samples and what they were made of: turns of episodes, responses in parts."""
+    store, parts = step.run.store, step.config.rollout.parts
+    for ref in rollouts:
+        store.discard(ref)
+        shard = store.directory / ref.path
+        for turn in shard.parent.glob(f"{shard.stem.replace('rollout', 'turn', 1)}-*.parquet"):
+            store.remove(turn)
+    for number in range(step.number, step.number + parts) if parts > 1 else ():
         for part in (store.directory / step.run.step(number).path("")).glob("under-way-*.parquet"):
             store.remove(part)
 
@@ -90,8 +91,7 @@ def _check(step: Step, rollouts: list[Ref], mismatch: float, what: str) -> None:
     limit = step.config.mismatch_bound
     if limit is None or mismatch <= limit:
         return
-    for ref in rollouts:
-        _discard(step, ref)
+    _discard(step, rollouts)
     raise EngineMismatch(
         f"{what}: the log-probs of {step.config.rollout.engine} and learner differ by {mismatch:.4g} nats a token "
         f"(rollout.max_mismatch={limit}). Start the run again: its samples are drawn anew. If the difference stays, "

@@ -225,8 +225,8 @@ class FunctionGrader(Grader):
     def close(self) -> None:
         """End the processes of the user's functions, and the sandbox."""
         for scorer in self.scorers.values():
-            if isinstance(scorer, UserFunction | ProceduralScorer | JudgeScorer | ProgramScorer | RewardModelScorer):
-                scorer.close()
+            if (close := getattr(scorer, "close", None)) is not None:  # comparing answers has nothing to end
+                close()
 
     def _claim_accuracies(self, said: dict[str, list[FunctionScore]], rewards: np.ndarray) -> list[Any]:
         """The accuracy claimed for each response, unchecked."""

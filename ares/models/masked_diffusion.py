@@ -1,8 +1,8 @@
 """A masked-diffusion LM as the learner sees it: log-probs of response tokens under masks that the batch has keys of.
 
-Covered: loading (with remote code where allowed), masks keyed by run, step, iteration and row, estimates without a
-[tokens, vocab] array. Not covered: the choice of masks and their weights (algorithms/coupled_sampling.py), the exact KL
-and a critic (the configuration refuses both), denoising (ares/engines/diffusion.py).
+Covered: loading (with remote code where allowed), masks keyed by run, step, iteration, slot and sample, estimates
+without a [tokens, vocab] array. Not covered: the choice of masks and their weights (algorithms/coupled_sampling.py),
+the exact KL and a critic (the configuration refuses both), denoising (ares/engines/diffusion.py).
 """
 
 from collections.abc import Sequence

@@ -11,6 +11,7 @@ two answers to one prompt, only they are learnt. Not covered: pictures, a row's 
 (algorithms/supervised.py).
 """
 
+from bisect import bisect_left
 from collections.abc import Collection
 from typing import Any
 
@@ -74,13 +75,14 @@ def _load(
     raw = read_rows(source, config.train_split, limit=config.limit)
     if absent := missing_columns(raw, config, "nothing"):
         raise DataError(f"{shown(source)}: {absent[0]}")
+    around = _around_answer(tokenizer, config.chat_template_kwargs) if pairs else ("", "")
     found: list[dict[str, Any]] = []
     for row, values in named_rows(raw, config):
         try:
             if row.wrong:
                 raise DataError(row.wrong[0])
             if pairs:
-                rows = [find_pair(tokenizer, values, config)]
+                rows = [find_pair(tokenizer, values, config, around)]
             else:
                 chat = demonstrated_chat(values, config)
                 rows = [[each] for each in find_answers(tokenizer, chat, config.chat_template_kwargs)]
@@ -148,13 +150,14 @@ def find_answers(
     return [(text, [span]) for text, span in texts]
 
 
-def find_pair(tokenizer: PreTrainedTokenizerBase, values: dict[str, Any], config: DataConfig) -> list[Answered]:
+def find_pair(
+    tokenizer: PreTrainedTokenizerBase, values: dict[str, Any], config: DataConfig, around: tuple[str, str]
+) -> list[Answered]:
     """The chosen and the rejected answer of a row, which stand in its columns of these names: text, messages that
     follow the prompt's, or whole chats. A prompt that ends as the template begins an answer is taken as it is, as
-    `ares export RUN --pairs` writes it. Raises DataError.
+    `ares export RUN --pairs` writes it. around: what the template writes before and after an answer. Raises DataError.
     """
-    prompt, settings, pair = values[config.prompt_key], config.chat_template_kwargs, list[Answered]()
-    before, after = _around_answer(tokenizer, settings)
+    prompt, (before, after), pair = values[config.prompt_key], around, list[Answered]()
     for name in ("chosen", "rejected"):
         answer: Any = values.get(name)
         if is_missing(prompt) or is_missing(answer):
@@ -171,7 +174,7 @@ def find_pair(tokenizer: PreTrainedTokenizerBase, values: dict[str, Any], config
             messages = [*conversation(prompt, config), *said]
         if messages[-1]["role"] != "assistant":
             raise DataError(f"column {name!r}: the last message is not the assistant's")
-        text, spans = find_answers(tokenizer, messages, settings)[-1]
+        text, spans = find_answers(tokenizer, messages, config.chat_template_kwargs)[-1]
         pair.append((text, spans[-1:]))
     if pair[0] == pair[1]:
         raise DataError("chosen and rejected are the same text: there is nothing to prefer")
@@ -208,12 +211,11 @@ def tokenise(
     ids, starts = encoded["input_ids"], [start for start, _ in encoded["offset_mapping"]]
     said = [False] * len(ids)
     for begin, end in spans:
-        inside = [number for number, start in enumerate(starts) if begin <= start < end]
-        if not inside:
+        first, beyond = bisect_left(starts, begin), bisect_left(starts, end)
+        if first == beyond:
             raise DataError(f"the answer {text[begin:end]!r:.60} is part of a token that begins before it")
-        last = next((number for number in inside if ids[number] in end_ids), inside[-1])
-        for number in inside:
-            said[number] = number <= last
+        last = next((number for number in range(first, beyond) if ids[number] in end_ids), beyond - 1)
+        said[first : last + 1] = [True] * (last + 1 - first)
     return ids, said
 
 
