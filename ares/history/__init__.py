@@ -2,7 +2,7 @@
 
 Covered: which runs share its past and how each ended; which verdicts another reward changes, and from which step on
 training would have gone another way; what other settings would have made of one update. Not covered: whether two runs
-differ (ares/runs/digests.py), one step's samples (ares/reports/samples.py).
+differ (ares/runs/description.py), one step's samples (ares/reports/samples.py).
 """
 
 from ares.history.bisect import (

@@ -4,23 +4,22 @@ Not covered: the order of a run's work (flows/).
 """
 
 from ares.runs.conductor import Conductor
+from ares.runs.description import (
+    check_model,
+    code_version,
+    drawn_identity,
+    identity_of,
+    model_digest,
+    read_config,
+    run_files,
+)
 from ares.runs.difference import first_difference
-from ares.runs.digests import check_model, model_digest, run_files
 from ares.runs.doctor import findings
 from ares.runs.export import export, import_gguf
 from ares.runs.lineage import fork, share_bootstrap
 from ares.runs.phase_settings import find_conflicts
 from ares.runs.retention import Policy, collect
-from ares.runs.run import (
-    MakeWorkers,
-    Run,
-    code_version,
-    drawn_identity,
-    identity_of,
-    load_sets,
-    read_config,
-    under_way,
-)
+from ares.runs.run import MakeWorkers, Run, load_sets, under_way
 from ares.runs.status import run_status
 from ares.runs.step import Step
 from ares.runs.verification import verify

@@ -1,20 +1,92 @@
-"""Hashes of a run's inputs besides its settings: data, weights, and files that it executes or reads.
+"""run.json: what a run was started with, and the errors when any of it has changed since.
 
-Covered: the hashes in run.json, and the errors when one has changed. Not covered: modules that a reward file imports
-(only the file itself is hashed), data that it reads on its own.
+Covered: its settings, the version of the code, hashes of its inputs (data, weights, files that it executes or reads),
+what makes two runs' results the same. Not covered: modules that a reward file imports (only the file itself is hashed),
+data that it reads on its own; which settings may change in a fork (phase_settings.py).
 """
 
 import hashlib
+import json
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
-from ares.config import Config, ConfigError, absent_model, extension_files, location
+from ares.config import (
+    Config,
+    ConfigError,
+    absent_model,
+    changes_only_rounding,
+    differences,
+    extension_files,
+    fingerprint,
+    from_dict,
+    location,
+)
 from ares.data import Problems
+from ares.runs.doctor import describe_machine
+from ares.runs.phase_settings import bootstrap_settings
 from ares.store import RunStore, StoreError, file_digest
 
 OF_A_MODEL = (".json", ".py", ".safetensors", ".bin", ".jinja", ".txt", ".model")
 WEIGHTS = (".safetensors", ".bin")
 GRADED_WITH = "packages of programs (ares sandbox packages add NAME==VERSION) or the model of reward.model.path"
+
+
+def read_config(store: RunStore) -> Config:
+    """The configuration of an existing run."""
+    return from_dict(_description(store)["config"], str(store.directory / "run.json"))
+
+
+def _description(store: RunStore) -> dict[str, Any]:
+    """run.json of an existing run. Raises StoreError."""
+    description, needed = store.read_run(), ("config", "digests")
+    if not all(isinstance(description.get(key), dict) for key in needed):
+        raise StoreError(f"{store.directory / 'run.json'}: no description of a run: it needs {' and '.join(needed)}")
+    match description["config"]:
+        case {"reward": {"code": dict(code)}}:
+            code.pop("verdicts", None)  # of earlier versions: it changed no result
+            code.setdefault("untrusted", "accept")  # before there was this setting
+    return description
+
+
+def description_of(config: Config, name: str, digests: dict[str, Any]) -> dict[str, Any]:
+    """run.json of a new run."""
+    return {
+        "run": name,
+        "config": config.model_dump(mode="json"),
+        "fingerprint": fingerprint(config),
+        "digests": digests,
+        "code_version": code_version(),
+        "machines": [describe_machine()],
+        "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "mlflow_run_id": None,
+    }
+
+
+def code_version() -> str:
+    """Commit of the checkout, with `+changes` if tracked files differ from it; "unknown" outside one."""
+    here = Path(__file__).resolve().parent
+    try:
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True)
+        changes = subprocess.run(["git", "status", "--porcelain", "-uno"], cwd=here, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return commit.stdout.strip() + ("+changes" if changes.stdout.strip() else "")
+
+
+def identity_of(config: Config, digests: dict[str, Any]) -> str:
+    """What determines the results of a run's phases besides their inputs."""
+    packages, reference = digests.get("graded_with", ""), digests.get("reference", "")
+    known = [fingerprint(config), digests["train"], digests["model"], *packages.split()[-1:], *reference.split()]
+    return "-".join(known)
+
+
+def drawn_identity(config: Config, digests: dict[str, Any]) -> str:
+    """What determines the results of the bootstrap's DRAWN phases besides their inputs: runs with the same one can
+    share them (ares/runs/lineage.py)."""
+    known = {"settings": bootstrap_settings(config), "digests": digests}
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def digests_of(config: Config, train: Problems, validation: Problems | None, graded_with: str = "") -> dict[str, Any]:
@@ -73,7 +145,7 @@ def model_digest(path: str) -> str:
         raise ConfigError(absent_model(path, error)) from error
 
 
-def check_same(name: str, config: Config, before: dict[str, Any], now: dict[str, Any]) -> None:
+def _check_same_inputs(name: str, config: Config, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise StoreError, naming what changed, if data, weights or files are not those a run was started with."""
     _check_same_model(name, before, now)  # first: its chat template changes the data, too
     of_data = ("train", "train data"), ("validation", "validation data")
@@ -115,3 +187,28 @@ def _check_same_model(name: str, before: dict[str, Any], now: dict[str, Any]) ->
 def _changed(kind: str, before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Files that are gone or have changed."""
     return sorted(path for path, digest in before.get(kind, {}).items() if now[kind].get(path) != digest)
+
+
+def check_unchanged(store: RunStore, config: Config, digests: dict[str, Any], may_round: bool) -> list[str]:
+    """Raise StoreError or ConfigError where settings, data or weights are other ones than the run's.
+
+    Returns the settings that may differ, and do.
+    """
+    description = _description(store)
+    changed = differences(from_dict(description["config"], str(store.directory / "run.json")), config)
+    rounding = [change for change in changed if changes_only_rounding(change)]
+    # Unfinished responses lie in the last commit shard by shard; shuffled verdicts are dealt within a shard.
+    if config.rollout.parts > 1 or config.rollout.second_turn.shuffled:
+        rounding = [change for change in rounding if not change.startswith("rollout.shard_prompts:")]
+    if len(rounding) < len(changed) or (changed and not may_round):
+        hint = ""
+        if rounding:
+            names = ", ".join(change.partition(":")[0] for change in rounding)
+            hint = f" `ares resume {store.name} SETTING=VALUE` may change {names}: by rounding alone."
+        raise StoreError(
+            f"Run {store.name!r} was started with other settings, and they change results:\n  "
+            + "\n  ".join(changed)
+            + f"\nTake the old ones, or start another run with --run.{hint}"
+        )
+    _check_same_inputs(store.name, config, description["digests"], digests)
+    return rounding

@@ -33,8 +33,7 @@ from ares.data import load_tokenizer, odd_in_template
 from ares.engines import end_token_ids
 from ares.learner import checkpoints
 from ares.models import PUBLISHED_AS, ModelError, check_weight_files, quiet_transformers, read_settings
-from ares.runs.digests import check_model
-from ares.runs.run import read_config
+from ares.runs.description import check_model, read_config
 from ares.store import Ref, RunStore, StoreError, files_in, run_store
 from ares.workers import newest_checkpoint
 

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from ares.config import Config, ConfigError, differences, override
-from ares.runs.digests import changed_files, check_model
+from ares.runs.description import changed_files, check_model, description_of, read_config
 from ares.runs.phase_settings import PHASES, check_fork
-from ares.runs.run import Run, description_of, read_config
+from ares.runs.run import Run
 from ares.runs.step import DRAWN, is_owned, owned_key
 from ares.step import RunState
 from ares.store import MEMO_FILE, Fork, Kept, Ref, RunStore, StoreError, files_in, run_store

@@ -2,7 +2,7 @@
 
 Covered: the first phase that each setting affects; settings whose effect depends on others; what a checkpoint must
 hold. A phase that reads a setting which the table has later fails a test (tests/flows/test_settings_read.py). Not
-covered: data and weights, which are compared by content (ares/runs/digests.py).
+covered: data and weights, which are compared by content (ares/runs/description.py).
 
     ares fork first --at 3 --phase score algorithm.kl.penalty=full      the fork shares …
 

@@ -4,11 +4,8 @@ Covered: creating a run or resuming one (checked: same settings, data, weights a
 and commit (ares/runs/step.py), the order of work (flows/) and the work (tasks/).
 """
 
-import hashlib
-import json
 import logging
 import os
-import subprocess
 import time
 from collections.abc import Callable
 from functools import cached_property
@@ -24,10 +21,7 @@ from algorithms.entropy import trigger_vocabulary
 from ares.config import (
     Config,
     ConfigError,
-    changes_only_rounding,
-    differences,
     fingerprint,
-    from_dict,
     override,
 )
 from ares.data import (
@@ -47,13 +41,13 @@ from ares.engines import end_token_ids, padding_id
 from ares.grading import Grader, load_grader, try_on
 from ares.models import adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.conductor import Conductor
-from ares.runs.digests import check_same, digests_of
-from ares.runs.doctor import describe_machine, with_this_machine
-from ares.runs.phase_settings import bootstrap_settings, check_fork
+from ares.runs.description import check_unchanged, description_of, digests_of, drawn_identity, identity_of
+from ares.runs.doctor import with_this_machine
+from ares.runs.phase_settings import check_fork
 from ares.runs.progress import Progress
 from ares.runs.step import Step, sampled_version
 from ares.step import Mixture, OpenEnvironment, RunState, load_demonstrations
-from ares.store import Commit, DamagedArtifact, Ref, RunStore, StoreError, run_store
+from ares.store import Commit, DamagedArtifact, Ref, RunStore, run_store
 from ares.workers import PlainWorkers, Workers, check_engine, check_gpus, first_unreplayable
 
 logger = logging.getLogger(__name__)
@@ -208,7 +202,7 @@ class Run:
             check_fork(config, override(config, changes), {}, 1, None)
         run.adapted = adapted_layers(model, config.model) if config.model.lora is not None else None
         if store.exists() or store.has_commits():  # commits without a run.json are refused
-            run.changes = _check_same(store, config, digests, may_round)
+            run.changes = check_unchanged(store, config, digests, may_round)
         return run, digests
 
     def restore(self) -> None:
@@ -338,20 +332,6 @@ def under_way(commit: Commit) -> list[Ref]:
     return [commit.artifacts[name] for name in sorted(commit.artifacts) if name.startswith("under-way-")]
 
 
-def identity_of(config: Config, digests: dict[str, Any]) -> str:
-    """What determines the results of a run's phases besides their inputs."""
-    packages, reference = digests.get("graded_with", ""), digests.get("reference", "")
-    known = [fingerprint(config), digests["train"], digests["model"], *packages.split()[-1:], *reference.split()]
-    return "-".join(known)
-
-
-def drawn_identity(config: Config, digests: dict[str, Any]) -> str:
-    """What determines the results of the bootstrap's DRAWN phases besides their inputs: runs with the same one can
-    share them (ares/runs/lineage.py)."""
-    known = {"settings": bootstrap_settings(config), "digests": digests}
-    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
-
-
 def _triggers(path: str | None, tokenizer: PreTrainedTokenizerBase) -> Tensor | None:
     if path is None:
         return None
@@ -395,48 +375,6 @@ def _told_apart(train: Problems, held_out: Problems, config: Config) -> Problems
     return train.without(shared) if config.data.drop_shared else train
 
 
-def read_config(store: RunStore) -> Config:
-    """The configuration of an existing run."""
-    return from_dict(_description(store)["config"], str(store.directory / "run.json"))
-
-
-def _description(store: RunStore) -> dict[str, Any]:
-    """run.json of an existing run. Raises StoreError."""
-    description, needed = store.read_run(), ("config", "digests")
-    if not all(isinstance(description.get(key), dict) for key in needed):
-        raise StoreError(f"{store.directory / 'run.json'}: no description of a run: it needs {' and '.join(needed)}")
-    match description["config"]:
-        case {"reward": {"code": dict(code)}}:
-            code.pop("verdicts", None)  # of earlier versions: it changed no result
-            code.setdefault("untrusted", "accept")  # before there was this setting
-    return description
-
-
-def description_of(config: Config, name: str, digests: dict[str, Any]) -> dict[str, Any]:
-    """run.json of a new run."""
-    return {
-        "run": name,
-        "config": config.model_dump(mode="json"),
-        "fingerprint": fingerprint(config),
-        "digests": digests,
-        "code_version": code_version(),
-        "machines": [describe_machine()],
-        "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "mlflow_run_id": None,
-    }
-
-
-def code_version() -> str:
-    """Commit of the checkout, with `+changes` if tracked files differ from it; "unknown" outside one."""
-    here = Path(__file__).resolve().parent
-    try:
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True)
-        changes = subprocess.run(["git", "status", "--porcelain", "-uno"], cwd=here, capture_output=True, text=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return commit.stdout.strip() + ("+changes" if changes.stdout.strip() else "")
-
-
 def _check_reference(config: Config, tokenizer: PreTrainedTokenizerBase) -> None:
     """Raise ConfigError where the reference policy has other tokens than the one that is trained, ModelError where its
     log-probs would be wrong or its weights cannot be read."""
@@ -449,28 +387,3 @@ def _check_reference(config: Config, tokenizer: PreTrainedTokenizerBase) -> None
             f"model.reference={model.reference}: its {len(theirs)} tokens are others than the {len(tokenizer)} of "
             "model.path, and log-probs of different tokens cannot be compared"
         )
-
-
-def _check_same(store: RunStore, config: Config, digests: dict[str, Any], may_round: bool) -> list[str]:
-    """Raise StoreError or ConfigError where settings, data or weights are other ones than the run's.
-
-    Returns the settings that may differ, and do.
-    """
-    description = _description(store)
-    changed = differences(from_dict(description["config"], str(store.directory / "run.json")), config)
-    rounding = [change for change in changed if changes_only_rounding(change)]
-    # Unfinished responses lie in the last commit shard by shard; shuffled verdicts are dealt within a shard.
-    if config.rollout.parts > 1 or config.rollout.second_turn.shuffled:
-        rounding = [change for change in rounding if not change.startswith("rollout.shard_prompts:")]
-    if len(rounding) < len(changed) or (changed and not may_round):
-        hint = ""
-        if rounding:
-            names = ", ".join(change.partition(":")[0] for change in rounding)
-            hint = f" `ares resume {store.name} SETTING=VALUE` may change {names}: by rounding alone."
-        raise StoreError(
-            f"Run {store.name!r} was started with other settings, and they change results:\n  "
-            + "\n  ".join(changed)
-            + f"\nTake the old ones, or start another run with --run.{hint}"
-        )
-    check_same(store.name, config, description["digests"], digests)
-    return rounding

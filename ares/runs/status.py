@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from algorithms.buckets import BUCKETS
-from ares.runs.run import read_config
+from ares.runs.description import read_config
 from ares.store import run_store
 
 

@@ -6,7 +6,8 @@ at a URL downloads what it lacks. Not covered: the checks at every start (ares/s
 
 from dataclasses import dataclass
 
-from ares.runs.run import read_config, resumed_commit
+from ares.runs.description import read_config
+from ares.runs.run import resumed_commit
 from ares.store import MEMO_FILE, Ref, RunStore
 
 NOT_NEEDED_LATER = ("checkpoint", "batch", "under-way")

@@ -9,7 +9,7 @@ from ares.data import load_tokenizer
 from ares.errors import UserError
 from ares.models import check_architecture
 from ares.runs import Run
-from ares.runs.digests import model_digests
+from ares.runs.description import model_digests
 
 
 def test_a_shipped_profile_is_read_from_any_directory_and_stays_the_same_run(

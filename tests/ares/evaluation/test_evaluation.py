@@ -13,7 +13,7 @@ from ares.config import ConfigError
 from ares.evaluation.estimates import _estimate, summarise
 from ares.evaluation.evaluation import Evaluation
 from ares.evaluation.request import EvaluationRequest
-from ares.runs.digests import model_digests
+from ares.runs.description import model_digests
 from ares.store.store import Commit, RunStore, StoreError
 from ares.workers import PlainWorkers
 from tests.ares.builders import MODEL, config

@@ -14,7 +14,8 @@ from ares.config import ConfigError, RewardConfig, RewardModelConfig
 from ares.data import ASKED
 from ares.grading import load_grader
 from ares.grading.reward_model import RewardModel, RewardModelScorer
-from ares.runs.run import Run, identity_of
+from ares.runs.description import identity_of
+from ares.runs.run import Run
 from tests.ares.builders import MODEL, config, tokenizer
 
 RESPONSES = ["4", "It is \\boxed{4}.", "", "<think>2+2</think> four " * 5, "5"]

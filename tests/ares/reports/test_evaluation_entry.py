@@ -12,7 +12,7 @@ from mlflow.entities import Run as Entry
 from ares.evaluation import Evaluation, EvaluationRequest
 from ares.evaluation.estimates import summarise
 from ares.reports import log_evaluation, log_rescore
-from ares.runs.digests import model_digests
+from ares.runs.description import model_digests
 from ares.store import RunStore
 from tests import mlflow_database
 from tests.ares.builders import MODEL, config

@@ -11,9 +11,9 @@ import pytest
 from ares.config import load, override
 from ares.config.run import Config
 from ares.config.strict import ConfigError
-from ares.runs.digests import model_digest
+from ares.runs.description import description_of, model_digest, read_config
 from ares.runs.lineage import fork
-from ares.runs.run import Run, description_of, read_config
+from ares.runs.run import Run
 from ares.step.state import RunState
 from ares.store.store import Commit, RunStore, StoreError
 from tests.ares.builders import MODEL, config

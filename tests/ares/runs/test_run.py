@@ -13,8 +13,8 @@ from ares.config.run import Config
 from ares.data import DataError
 from ares.evaluation import Evaluation, EvaluationRequest
 from ares.grading import code as code_grading
-from ares.runs.digests import check_model
-from ares.runs.run import Run, read_config
+from ares.runs.description import check_model, read_config
+from ares.runs.run import Run
 from ares.step.refill import Refill
 from ares.store.store import RunStore, StoreError
 from flows import ablate
