@@ -9,7 +9,7 @@ from queue import Queue
 import httpx
 import pytest
 
-from ares.browse import serve, write_folder
+from ares.browse import samples, serve, write_folder
 from ares.browse.pages import ASSETS
 from ares.store import RunStore, StoreError
 
@@ -38,6 +38,20 @@ def test_the_page_and_its_libraries_come_from_this_machine_alone(client: httpx.C
 @pytest.mark.parametrize("path", ["../pages.py", "..%2fpages.py", "/etc/passwd", "vendor/../../pages.py", "nothing.js"])
 def test_no_other_file_is_served(client: httpx.Client, path: str) -> None:
     assert client.get(path).status_code == 404
+
+
+def test_opening_a_run_reads_the_tables_of_one_step_however_many_there_are(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+    whole = samples.pq.read_table
+    monkeypatch.setattr(samples.pq, "read_table", lambda path, **how: (read.append(path), whole(path, **how))[1])
+    samples._read.cache_clear()
+    where = {"run": "uninterrupted", "step": "3", "table": "samples"}
+    for asked in ({"of": "runs"}, {"of": "curves", "run": "uninterrupted"}, {"of": "samples"} | where):
+        assert client.get("answer", params=asked).status_code == 200
+    assert "samples" in client.get("answer", params={"of": "group", "number": "0"} | where).json()
+    assert {path.parent.name for path in read} == {"000003"}
 
 
 def test_another_sites_page_is_not_answered(client: httpx.Client) -> None:
