@@ -26,7 +26,7 @@ ALLOWED = {
     ): "starts verifiers in a Python of its own",
     ("flows/ablate.py", "asyncio.create_subprocess_exec"): "starts `ares train` for each child, with checked settings",
     ("ares/models/weights.py", "import pickle"): "names its error, that of a damaged file of weights",
-    ("ares/runs/run.py", "import subprocess"): "asks git for the version of the code",
+    ("ares/runs/description.py", "import subprocess"): "asks git for the version of the code",
     ("flows/servers/deployment.py", "import subprocess"): "runs `prefect deploy`, with arguments of its own",
     ("flows/servers/service.py", "import subprocess"): "starts the servers, with arguments of our own",
     ("flows/servers/service.py", "import runpy"): "becomes a server, as `python -m` would",

@@ -1,5 +1,6 @@
 """A reward model's scores are those of the classifier on one response at a time, in this process and in an actor."""
 
+import copy
 import shutil
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def test_each_score_is_that_of_the_response_alone(path: str, batch: int) -> None
 
 def test_where_padding_is_the_end_token_the_score_is_that_of_the_end(path: str, tmp_path: Path) -> None:
     """Without a token for padding the score was that of the token before the end."""
-    folder, own = shutil.copytree(path, tmp_path / "own"), tokenizer()
+    folder, own = shutil.copytree(path, tmp_path / "own"), copy.deepcopy(tokenizer())
     own.pad_token = own.eos_token
     own.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}{{ eos_token }}"
     own.save_pretrained(folder)
