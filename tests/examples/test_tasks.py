@@ -1,6 +1,8 @@
 """Warm starts: repeatable, and the shipped ones are what the seed gives and what the runs need."""
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -29,6 +31,7 @@ from examples.tiny.products import split_products
 from examples.tiny.programs import all_problems, respond, split_programs
 from examples.tiny.skills import split_skills
 from examples.tiny.tasks import TASKS, CausalTask, MaskedTask, build, texts_of_examples
+from tests.shared_run import REPOSITORY
 
 
 def shorten(name: str, steps: int = 1) -> Any:
@@ -56,17 +59,28 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return build_once
 
 
-@pytest.mark.parametrize("name", ["tiny-math", "tiny-code-secret", "tiny-diffusion", "tiny-vision"])
-def test_the_same_seed_gives_the_same_bits_and_leaves_the_global_generators(
-    name: str, built: Built, tmp_path: Path
-) -> None:
+SMALL = ["tiny-math", "tiny-code-secret", "tiny-diffusion", "tiny-vision"]
+
+
+def test_pythons_generator_is_left_as_it_was(tmp_path: Path) -> None:
+    """In a process of its own: in this one, threads of libraries may draw from it meanwhile."""
+    code = "import random, sys; from pathlib import Path; from tests.examples.test_tasks import build, shorten\n"
+    code += "before, folder = random.getstate(), Path(sys.argv[1])\n"
+    code += "for name in sys.argv[2:]: build(shorten(name), folder / name, 0, lambda: None)\n"
+    code += "assert random.getstate() == before"
+    command = [sys.executable, "-c", code, str(tmp_path), *SMALL]
+    ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_same_seed_gives_the_same_bits_and_leaves_torchs_generator(name: str, built: Built, tmp_path: Path) -> None:
     expected = built(name)
-    threads, before, before_random = torch.get_num_threads(), torch.get_rng_state(), random.getstate()
+    threads, before = torch.get_num_threads(), torch.get_rng_state()
     taken = []
     task = shorten(name)
     build(task, tmp_path, 0, lambda: taken.append(1))
     assert torch.equal(torch.get_rng_state(), before)
-    assert random.getstate() == before_random
     assert torch.get_num_threads() == threads
     assert len(taken) == task.steps
     files = sorted(path.name for path in expected.iterdir())
