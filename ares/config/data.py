@@ -7,6 +7,7 @@ Covered: sources, columns, templates, pictures, held-out sets with columns of th
 import re
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import BeforeValidator, Field, JsonValue, PrivateAttr, ValidationError, field_validator, model_validator
 
 from algorithms.curriculum import CurriculumSettings
@@ -16,6 +17,8 @@ from ares.config.strict import explain
 Source = str | list[str]
 """A file, a glob, a folder, a Hugging Face data set as name:configuration@revision, a procedural task
 as reasoning_gym:NAME?size=500&SETTING=…; or several of them."""
+Schedule = Annotated[dict[Annotated[int, Field(ge=0)], Annotated[float, Field(ge=0)]], Field(min_length=1)]
+"""Numbers at some steps: between two of them it changes evenly, before the first and after the last one it stays."""
 Order = Literal["shuffled", "easy_first", "medium_first"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
 
@@ -75,9 +78,10 @@ class DataConfig(Strict):
     """A .jsonl, .json, .csv (each also .gz) or .parquet file, a glob, a folder, a Hugging Face data set as
     name:configuration@revision, a procedural task as reasoning_gym:NAME?size=500&SETTING=…; a list of them; or a
     mixture of them by name, each with metrics of its own (train/NAME/…)."""
-    weights: dict[str, Annotated[float, Field(gt=0)]] | None = None
+    weights: dict[str, Annotated[float, Field(gt=0)] | Schedule] | None = None
     """How often the sources of a mixture are drawn from, relative to each other; one that is drawn from more often than
-    its size says begins anew earlier, and what skipped problems leave goes to all. None: each problem as often."""
+    its size says begins anew earlier, and what skipped problems leave goes to all. None: each problem as often. A
+    weight may follow a schedule of steps: {100: 0, 200: 3} is 0 up to step 100, rises to 3, and stays."""
     order: Order = "shuffled"
     """Which problems an epoch draws first, by their accuracy in the bootstrap: easy ones, or those near ½; the others
     by and by, those that the bootstrap left out last. shuffled: any."""
@@ -143,6 +147,15 @@ class DataConfig(Strict):
             return dict(self.train)
         return {str(level): one for level, one in enumerate(self.levels)} or {"": self.train}
 
+    def weights_at(self, step: int) -> list[float]:
+        """The weight of each source at a step, if they have any; between the points of a schedule it changes evenly."""
+        named, weights = self.weights or {}, []
+        for name in self.train_sets if named else ():
+            given = named[name]
+            points = sorted(given.items()) if isinstance(given, dict) else [(0, given)]
+            weights.append(float(np.interp(step, [at for at, _ in points], [weight for _, weight in points])))
+        return weights
+
     @property
     def held_out(self) -> dict[str, HeldOutConfig]:
         """The held-out sets by name; "" names one that has none."""
@@ -169,6 +182,10 @@ class DataConfig(Strict):
         names = self.train.keys() if isinstance(self.train, dict) else set()
         if self.weights is not None and self.weights.keys() != names:
             raise ValueError("data.weights: one for each source of a mixture, data.train={NAME: …, NAME: …}, by name")
+        schedules = [each for each in (self.weights or {}).values() if isinstance(each, dict)]
+        for step in sorted({step for each in schedules for step in each}):  # if all are ever 0, then at one
+            if not any(self.weights_at(step)):
+                raise ValueError(f"data.weights: nothing is drawn from at step {step}: all weights are 0")
         if self.curriculum is not None and (not isinstance(self.train, list) or len(self.train) < 2):
             raise ValueError("data.curriculum: its levels are the sources of data.train: name two or more, in a list")
         if self.order != "shuffled" and (self.curriculum is not None or self.weights is not None):

@@ -46,7 +46,7 @@ from ares.runs.doctor import with_this_machine
 from ares.runs.phase_settings import check_fork
 from ares.runs.progress import Progress
 from ares.runs.step import Step, sampled_version
-from ares.step import Mixture, OpenEnvironment, RunState, load_demonstrations
+from ares.step import OpenEnvironment, RunState, load_demonstrations
 from ares.store import Commit, DamagedArtifact, Ref, RunStore, run_store
 from ares.workers import PlainWorkers, Workers, check_engine, check_gpus, first_unreplayable
 
@@ -249,7 +249,9 @@ class Run:
 
         while curriculum is not None and not curriculum.is_last and all(map(is_skipped, range(len(names)))):
             curriculum.rise()
-        rows = state.cursor.take(count, is_skipped, self._mixture)
+        weights = self.config.data.weights_at(state.step + 1)
+        mixture = tuple(zip(self._sizes, weights, strict=True)) if weights else None
+        rows = state.cursor.take(count, is_skipped, mixture)
         return names.iloc[rows].tolist()
 
     def bootstrap_prompts(self) -> list[str]:
@@ -261,13 +263,9 @@ class Run:
         return names[:count]
 
     @cached_property
-    def _mixture(self) -> Mixture | None:
-        """Sizes and weights of the train set's sources."""
-        weights = self.config.data.weights
-        if weights is None:
-            return None
-        sizes = map(len, self.train_set.parts(list(self.config.data.train_sets)))
-        return tuple(zip(sizes, (weights[name] for name in self.config.data.train_sets), strict=True))
+    def _sizes(self) -> list[int]:
+        """Problems of each of the train set's sources."""
+        return list(map(len, self.train_set.parts(self.config.data.train_sets)))
 
     def plan(self, state: RunState) -> None:
         """Choose the prompts of the first draws up to the one from this step's policy, into the state after it.

@@ -5,7 +5,7 @@ state. Not covered: the order of work (flows/), what is stored where (tasks/).
 """
 
 from ares.step.collate import as_sampled, graded, readable_rows, select_rows, token_batch
-from ares.step.cursor import Cursor, Mixture
+from ares.step.cursor import Cursor
 from ares.step.demonstrations import demonstrated_rows, load_demonstrations, weigh
 from ares.step.episodes import episode_metrics, episode_rows, episodes_so_far, next_turns, played, turn_rows
 from ares.step.metrics import evaluation_metrics, evaluation_table

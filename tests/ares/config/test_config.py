@@ -58,6 +58,11 @@ def refusal(name: str, *overrides: str) -> str:
         ("data.train={a: x, b: [y]}", r"b: a source is a text"),
         ("algorithm.advantage.estimator=none", r"estimator=none learns from KL alone: set kl.placement=loss and model"),
         ("data.weights={a: 1}", r"data.weights: one for each source of a mixture"),
+        (
+            "data={train: {a: x, b: y}, weights: {a: {0: 1, 9: 0}, b: {9: 0, 20: 1}}}",
+            "data.weights: nothing is drawn from at step 9: all weights are 0",
+        ),
+        ("data={train: {a: x, b: y}, weights: {a: 1, b: {}}}", "data.weights: Dictionary should have at least 1 item"),
         ("data.curriculum={}", "data.curriculum: its levels are the sources of data.train: name two or more"),
         (
             "data={order: easy_first, train: [a, b], curriculum: {}}",

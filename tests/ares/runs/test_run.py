@@ -167,6 +167,10 @@ def test_a_mixture_is_drawn_from_by_its_weights_and_each_source_has_metrics(tmp_
     run, _ = Run.check(builders.config(*sources), "mixed", tmp_path)
     drawn = run.next_prompts(run.state, 50)
     assert pd.Series(drawn).str.partition("/")[0].value_counts().to_dict() == {"hard": 40, "easy": 10}
+    run.config = builders.config(*sources, "data.weights={hard: 1, easy: {0: 0, 2: 2}}")
+    assert {name.partition("/")[0] for name in run.next_prompts(run.state, 4)} == {"hard"}  # of step 0
+    run.state.step = 0
+    assert [name.partition("/")[0] for name in run.next_prompts(run.state, 4)].count("easy") == 2  # of step 1
     for most, of_each in ((4, 2), (2, 1)):
         run.config = builders.config(*sources, f"bootstrap.max_prompts={most}")
         assert [name.partition("/")[0] for name in run.bootstrap_prompts()] == ["easy"] * of_each + ["hard"] * of_each

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ares.data import DataError
-from ares.step.cursor import Cursor, Mixture, mixed, rank
+from ares.step.cursor import Cursor, Mixture, rank
 
 
 @given(seed=st.integers(0, 2**31), size=st.integers(1, 30), counts=st.lists(st.integers(1, 7), max_size=20))
@@ -54,25 +54,35 @@ def test_epochs_and_seeds_differ_in_order() -> None:
 def test_a_mixture_draws_sets_by_their_weights_and_each_problem_of_a_set_before_any_again(
     seed: int, mixture: Mixture, counts: list[int]
 ) -> None:
-    size = sum(rows for rows, _ in mixture)
+    size, whole = sum(rows for rows, _ in mixture), sum(weight for _, weight in mixture)
     cursor = Cursor(seed, size)
-    taken = [row for count in (*counts, 5 * size) for row in cursor.take(count, mixture=mixture)]
-    assert taken == Cursor(seed, size).take(len(taken), mixture=mixture)
-    epochs, first = [mixed(seed, epoch, mixture) for epoch in range(6)], 0
-    whole = sum(weight for _, weight in mixture)
+    taken = np.array([row for count in (*counts, 5 * size) for row in cursor.take(count, mixture=mixture)])
+    assert taken.tolist() == Cursor(seed, size).take(len(taken), mixture=mixture)
+    first = 0
     for rows, weight in mixture:
-        drawn = [np.sort(epoch[(first <= epoch) & (epoch < first + rows)]) for epoch in epochs]
-        together = np.bincount(np.concatenate(drawn) - first, minlength=rows)
-        assert abs(together.sum() - 6 * size * weight / whole) <= 1
-        assert together.max() - together.min() <= 1  # a walk through the set, again and again
+        own = taken[(first <= taken) & (taken < first + rows)] - first
+        assert abs(len(own) - len(taken) * weight / whole) <= len(mixture) - 1
+        assert np.ptp(np.bincount(own, minlength=rows)) <= 1  # a walk through the set, again and again
         first += rows
 
 
-def test_a_mixtures_cursor_survives_other_weights_and_a_source_that_is_all_skipped() -> None:
-    cursor = Cursor(0, 5, position=6)
-    cursor.take(1, mixture=((2, 1.0), (2, 2.0), (1, 1.0)))  # an epoch of these weights has fewer
+def test_a_mixture_follows_weights_that_change_from_one_draw_to_the_next_and_resumes_from_its_state() -> None:
+    cursor, shares = Cursor(0, 30), []
+    for weights in ((1.0, 0.0), (1.0, 1.0), (0.0, 1.0), (1.0, 3.0)):
+        resumed = Cursor(0, 30)
+        resumed.load_state_dict(json.loads(json.dumps(cursor.state_dict())))
+        mixture = tuple(zip((10, 20), weights, strict=True))
+        drawn = cursor.take(8, mixture=mixture)
+        assert resumed.take(8, mixture=mixture) == drawn
+        shares.append(sum(row < 10 for row in drawn))
+    assert shares == [8, 4, 0, 2]
+
+
+def test_what_a_skipped_source_leaves_goes_to_the_others_unless_these_have_no_weight() -> None:
     heavy = Cursor(0, 200)
     assert heavy.take(3, lambda row: row < 100, ((100, 1000.0), (100, 1.0)))[0] >= 100
+    with pytest.raises(DataError, match="nothing is left to train on"):
+        heavy.take(1, lambda row: row < 100, ((100, 1.0), (100, 0.0)))
 
 
 def test_a_skip_set_that_leaves_nothing_is_an_error() -> None:
