@@ -20,10 +20,10 @@ from ares.cluster.failures import DEATHS, WorkerError, failure
 from ares.cluster.groups import EngineGroup, LearnerGroup, name_of
 from ares.cluster.patience import ActorHung, Patience
 from ares.cluster.placement import actor_options, bundles
-from ares.config import Config
+from ares.config import Config, ConfigError
 from ares.models import settings_against
 from ares.store import RunStore
-from ares.workers import Workers, check_gpus, uses_gpus
+from ares.workers import Workers, check_gpus, demand, uses_gpus
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -42,6 +42,8 @@ class Cluster(Workers):
         self._roles: dict[str, str] = {}
         """Of every actor that was started, by its hexadecimal id."""
         self._placement: Any = None
+        self._had_gpus = False
+        """Whether the actors were placed on GPUs: a run does not change to CPUs when they are gone."""
         self._patience = Patience()
         self._leaving = asyncio.Lock()
 
@@ -93,10 +95,30 @@ class Cluster(Workers):
                 learner.ranks, learner.threads, rollout.engines, rollout.threads,
                 threads, free, ray.cluster_resources().get("CPU", 0.0),
             )  # fmt: skip
-        available = ray.cluster_resources().get("GPU", 0)
-        check_gpus(self.config, int(available), "the Ray cluster")
-        if self._placement is None and uses_gpus(self.config, available):
-            self._placement = ray.util.placement_group(bundles(self.config), strategy="PACK")
+        self._take_gpus(joining)
+
+    def _take_gpus(self, joining: bool) -> None:
+        """Ask for a placement group where the run is placed on GPUs; joining: a cluster, for the first time."""
+        available, needed = int(ray.cluster_resources().get("GPU", 0)), demand(self.config).gpus
+        if self._had_gpus and available < needed:  # else the run would go on with fewer, or on CPUs
+            logger.warning(
+                "the Ray cluster has lost GPUs: the run needs %d and waits until it has more than %d", needed, available
+            )
+            available = needed
+        check_gpus(self.config, available, "the Ray cluster")
+        self._had_gpus = uses_gpus(self.config, available)
+        if self._had_gpus and self._placement is None:
+            asked = bundles(self.config)
+            largest = max(int(node["Resources"].get("GPU", 0)) for node in ray.nodes() if node["Alive"])
+            if (each := max(int(bundle["GPU"]) for bundle in asked)) > max(largest, 1):
+                raise ConfigError(
+                    f"rollout.vllm.tensor_parallel={each}: no machine of the Ray cluster has more than {largest} GPUs"
+                )
+            if joining and (free := ray.available_resources().get("GPU", 0.0)) < needed:
+                logger.warning("%g of %d GPUs are free, the run needs %d: it waits for more", free, available, needed)
+            self._placement = ray.util.placement_group(asked, strategy="PACK")
+        elif joining and self.config.learner.device == "auto" and "RAY_ADDRESS" in os.environ:
+            logger.warning("the Ray cluster has no GPU, so the run uses CPUs (with learner.device=cuda it would not)")
 
     def _make(self, role: str, actor: type, *given: tuple[Any, ...]) -> list[Any]:
         """Start the actors of a role, with these arguments for each."""

@@ -28,6 +28,8 @@ class StopStrings:
         self._begun = begun
         # A token decodes to a byte at least; one token more, since decoders drop a leading space.
         self._window = 1 + max(len(stop.encode()) for each in stops for stop in each)
+        self._nothing = set(tokenizer.all_special_ids)
+        """Tokens that decode to nothing."""
         self._last_begun = [tokens[-self._window :] for tokens in begun]
 
     def reached(self, rows: Tensor, tokens: Tensor, place: int, going: Tensor) -> Tensor:
@@ -39,7 +41,10 @@ class StopStrings:
         of_call = rows[going].tolist()
         latest = tokens[rows[going], max(0, place + 1 - self._window) : place + 1].tolist()
         ends = [[*self._last_begun[row], *ids][-self._window :] for row, ids in zip(of_call, latest, strict=True)]
-        near = [self._has_stop(row, text) for row, text in zip(of_call, self._texts(ends), strict=True)]
+        near = [
+            self._has_stop(row, text) or not self._nothing.isdisjoint(ids)
+            for row, text, ids in zip(of_call, self._texts(ends), ends, strict=True)
+        ]
         ended = torch.zeros_like(going)
         for index, row, is_near in zip(looked_at, of_call, near, strict=True):
             if is_near:  # the whole text decides

@@ -26,12 +26,12 @@ class TransformersEngine(ModelEngine):
 
     def __init__(
         self, model_path: str, dtype: str, device: str, end_ids: set[int], pad_id: int,
-        tokenizer: PreTrainedTokenizerBase | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None, trust_remote_code: bool = False,
     ) -> None:  # fmt: skip
         """tokenizer: for requests with stop strings."""
-        config = AutoConfig.from_pretrained(model_path)
+        config = AutoConfig.from_pretrained(model_path, trust_remote_code=trust_remote_code)
         with torch.device(device):
-            self.model = self.kind.from_config(config, dtype=getattr(torch, dtype))
+            self.model = self.kind.from_config(config, dtype=getattr(torch, dtype), trust_remote_code=trust_remote_code)
         self.model.eval().requires_grad_(False)
         self.device = torch.device(device)
         self.end_ids = torch.tensor(sorted(end_ids), device=self.device)
@@ -44,7 +44,8 @@ class TransformersEngine(ModelEngine):
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "TransformersEngine":
         """rollout.engine=transformers, for prompts of text."""
         model, end_ids = config.model, end_token_ids(config.model.location, tokenizer)
-        return cls(model.location, model.dtype, device_of(config), end_ids, padding_id(tokenizer), tokenizer)
+        of_tokens = end_ids, padding_id(tokenizer), tokenizer
+        return cls(model.location, model.dtype, device_of(config), *of_tokens, model.trust_remote_code)
 
     @torch.no_grad()
     def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:

@@ -37,6 +37,7 @@ class VllmEngine(Engine):
         settings: VllmConfig,
         colocated: bool,
         data: DataConfig | None = None,
+        trust_remote_code: bool = False,
     ) -> None:
         """`colocated`: the learner shares this GPU, so `sleep` frees its memory. `data`: how the images of a
         vision-language model are read."""
@@ -44,8 +45,9 @@ class VllmEngine(Engine):
         from vllm import LLM
 
         self.end_ids = sorted(end_ids)
-        config = AutoConfig.from_pretrained(model_path)
-        self._expected = _shapes(config, AutoModelForCausalLM if data is None else AutoModelForImageTextToText)
+        config = AutoConfig.from_pretrained(model_path, trust_remote_code=trust_remote_code)
+        kind = AutoModelForCausalLM if data is None else AutoModelForImageTextToText
+        self._expected = _shapes(kind, config, trust_remote_code)
         self.reader = None if data is None else MediaReader(model_path, data)
         self.placeholders = set() if self.reader is None else set(placeholder_ids(config))
         self._image_token = getattr(config, "image_token_id", None)
@@ -57,6 +59,7 @@ class VllmEngine(Engine):
         self._sleeps = colocated and self._on_gpu
         self.llm = LLM(
             model_path,
+            trust_remote_code=trust_remote_code,
             dtype=dtype,
             max_model_len=max_length,
             max_num_seqs=settings.max_sequences,
@@ -81,7 +84,10 @@ class VllmEngine(Engine):
         model, end_ids = config.model, end_token_ids(config.model.location, tokenizer)
         shared = config.rollout.placement == "colocate"
         data = config.data if model.family == "vision_language" else None
-        return cls(model.location, model.dtype, end_ids, config.longest_sequence, config.rollout.vllm, shared, data)
+        return cls(
+            model.location, model.dtype, end_ids, config.longest_sequence, config.rollout.vllm, shared, data,
+            model.trust_remote_code,
+        )  # fmt: skip
 
     def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
         """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""
@@ -139,10 +145,10 @@ class VllmEngine(Engine):
         )
 
 
-def _shapes(config: Any, kind: Any) -> dict[str, torch.Size]:
+def _shapes(kind: Any, config: Any, trust_remote_code: bool) -> dict[str, torch.Size]:
     """Names and shapes of the weights that an update must have."""
     with torch.device("meta"):
-        named = stored_tensors(kind.from_config(config))
+        named = stored_tensors(kind.from_config(config, trust_remote_code=trust_remote_code))
     return {name: tensor.shape for name, tensor in named.items()}
 
 

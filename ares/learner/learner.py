@@ -359,7 +359,7 @@ class Learner:
         return self.policy.model.named_parameters()
 
     def weights(self) -> dict[str, Tensor]:
-        """The policy's weights on the CPU, by name, adapters merged. Sharded, every rank must call.
+        """The policy's weights on the CPU, by name, adapters merged. Sharded, the other ranks contribute.
 
         Persistent buffers are included: they are not trained, but engines start without any weights.
         """
@@ -369,6 +369,11 @@ class Learner:
         self._wait_for_device()
         self._release_memory()
         return copies
+
+    def contribute(self) -> None:
+        """Take part while the first rank takes sharded weights; nothing is kept."""
+        for _, tensor in self._policy_weights():
+            checkpoints.whole(tensor)
 
     def _wait_for_device(self) -> None:
         if self.device.type != "cpu":

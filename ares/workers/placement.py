@@ -70,7 +70,8 @@ def check_engine(config: Config) -> str:
         )
     if Path(config.model.location).is_dir():
         longest = config.longest_sequence
-        positions = getattr(AutoConfig.from_pretrained(config.model.location), "max_position_embeddings", longest)
+        model = AutoConfig.from_pretrained(config.model.location, trust_remote_code=config.model.trust_remote_code)
+        positions = getattr(model.get_text_config(), "max_position_embeddings", longest)
         if longest > positions:
             also = " + rollout.second_turn's verdict and answer" if config.has_second_turns else ""
             also = " + what environment.max_turns and max_observation_length add" if config.environment else also

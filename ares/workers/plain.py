@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 import torch
+from torch import set_num_threads  # this one: on a CPU, vLLM puts another in its place, which does nothing
 
 from ares.config import Config, ConfigError
 from ares.engines import Request, SamplingSettings
@@ -72,7 +73,7 @@ class _Plain:
 
     async def _take_turn(self, work: Callable[[], T]) -> T:
         def turn() -> T:
-            torch.set_num_threads(self._threads)  # a setting of the calling thread
+            set_num_threads(self._threads)  # a setting of the calling thread
             return work()
 
         return await asyncio.get_running_loop().run_in_executor(self._turns, turn)

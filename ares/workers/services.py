@@ -58,7 +58,7 @@ class LearnerService:
     def contribute(self) -> None:
         """Take part when the first rank gathers sharded weights."""
         if self.config.learner.sharded:
-            self.learner.weights()
+            self.learner.contribute()
 
     def save(self, target: str) -> Ref | None:
         """Write a checkpoint; the other ranks only add their parts where weights are sharded."""

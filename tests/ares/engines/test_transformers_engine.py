@@ -10,6 +10,7 @@ from transformers import DynamicCache
 
 import ares.engines.transformers as transformers_engine
 from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids, view_as_tensors
+from ares.engines.stop_strings import StopStrings
 from ares.engines.transformers import TransformersEngine
 from ares.models.transformers_internals import ROOM, GrowingLayer
 from tests.ares.builders import END, MODEL, PAD, engine, requests, tokenizer
@@ -172,6 +173,31 @@ def test_a_response_ends_with_the_token_that_completes_a_stop_string(reference: 
         else:
             assert (length, answer.finish_reason) == (len(before.token_ids), before.finish_reason)
     assert 5 < ended < 40
+
+
+def test_special_tokens_inside_a_stop_string_do_not_hide_it() -> None:
+    """They decode to nothing, so a window of as many tokens as the string has bytes may not reach its beginning."""
+    special = [tokenizer().all_special_ids[0]] * 4
+    one, two = tokenizer()("12", add_special_tokens=False)["input_ids"]
+    row = torch.tensor([[one, *special, two]])
+    stops = StopStrings(tokenizer(), [("12",)], [[]])
+    reached = [stops.reached(torch.tensor([0]), row, place, torch.tensor([True])).item() for place in range(6)]
+    assert reached == [False] * 5 + [True]
+
+
+def test_code_that_is_trusted_is_run_and_other_code_is_not(tmp_path: Path) -> None:
+    (tmp_path / "tuned.py").write_text(
+        "from transformers import Qwen2Config, Qwen2ForCausalLM\n"
+        "class TunedConfig(Qwen2Config):\n    model_type = 'tuned'\n"
+        "class Tuned(Qwen2ForCausalLM):\n    config_class = TunedConfig\n"
+    )
+    described = json.loads((MODEL / "config.json").read_text()) | {"model_type": "tuned", "architectures": ["Tuned"]}
+    described["auto_map"] = {"AutoConfig": "tuned.TunedConfig", "AutoModelForCausalLM": "tuned.Tuned"}
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    made = TransformersEngine(str(tmp_path), "float32", "cpu", {END}, PAD, trust_remote_code=True)
+    assert type(made.model).__name__ == "Tuned"
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        TransformersEngine(str(tmp_path), "float32", "cpu", {END}, PAD, trust_remote_code=False)
 
 
 def test_stop_strings_are_a_requests_own(reference: TransformersEngine) -> None:
