@@ -15,7 +15,6 @@ import socket
 import sys
 import threading
 import types
-from collections.abc import Sequence
 from typing import Any
 
 from . import arrays, server, wire
@@ -42,11 +41,11 @@ FILE = "<solution>"
 _RPC = 3  # its number among the descriptors that stay open
 
 
-def main(confinement: Confinement, descriptors: list[int]) -> None:
-    """Body of the forked process. descriptors: stdin, stdout, stderr, connection to the checker. Never returns."""
+def main(confinement: Confinement) -> None:
+    """Body of the forked process, with stdin, stdout, stderr and the connection to the checker. Never returns."""
     status = 1
     try:
-        status = _live(confinement, descriptors)
+        status = _live(confinement)
     except wire.ConnectionClosed:
         status = 0
     except MemoryError:
@@ -55,9 +54,9 @@ def main(confinement: Confinement, descriptors: list[int]) -> None:
         os._exit(status)
 
 
-def _live(confinement: Confinement, descriptors: Sequence[int]) -> int:
+def _live(confinement: Confinement) -> int:
     """Confine this process, then load and run a program. Its exit status, if it comes to an end."""
-    confinement.confine_user(is_checker=False, fds=descriptors)
+    confinement.confine_user(_RPC + 1)
     connection = wire.stream_socket(_RPC)
     requests = wire.Frames(connection)
     request = requests.order()

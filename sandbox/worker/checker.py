@@ -15,12 +15,10 @@ import decimal
 import gc
 import importlib
 import marshal
-import mmap
 import os
 import resource
 import signal
 import socket
-import struct
 import sys
 import time
 from typing import Any
@@ -30,12 +28,12 @@ from .confinement import Confinement
 from .in_process import TestsPassed, innermost, prepare_unittest
 from .outputs import same_output
 from .remote import Remote
-from .session import KILLED, MAX_OUTPUT_BYTES, CandidateFailed, Session, Zygote
+from .session import KILLED, MAX_OUTPUT_BYTES, PROGRESS, CandidateFailed, Session, Zygote
 
 MAX_TIMEOUTS = 8  # after this many, the program's other tests count as timed out without being run
 _KILLS = 2  # how often a test is rerun whose candidate was killed from outside
 _FLUSH_SECONDS = 0.02
-_JOB, _CONTROL = 3, 4  # their numbers among the descriptors that stay open
+_JOB, _CONTROL, _PROGRESS = 3, 4, 5  # their numbers among the descriptors that stay open
 _CHECKER_MEMORY_BYTES = 2 << 30
 _MAX_JOBS = 200  # of one checker, so that its memory stays flat
 _MOST_KIB = 256 << 10  # what one program's answers leave behind, reference cycles too, must not cramp the next
@@ -43,13 +41,13 @@ _UNUSED = {"cpu": 0.0, "peak_rss": 0, "stdout": b"", "stderr": b""}
 _PHASES = {"compile": "syntax_error", "load": "runtime_error"}
 
 
-def main(confinement: Confinement, descriptors: list[int], progress: mmap.mmap, of_packages: int) -> None:
-    """Body of the forked process. Never returns.
+def main(confinement: Confinement, of_packages: int) -> None:
+    """Body of the forked process, with the streams and the descriptors named above. Never returns.
 
-    descriptors: stdin, stdout, stderr, job connection, control. of_packages: bytes resident before it does anything.
+    of_packages: bytes resident before it does anything.
     """
     try:
-        confinement.confine_user(is_checker=True, fds=descriptors)
+        confinement.confine_user(_PROGRESS + 1)
         confinement.confine_calls(True, _CHECKER_MEMORY_BYTES, 1 << 20)
         job_connection = wire.stream_socket(_JOB)
         jobs = wire.Frames(job_connection)
@@ -59,7 +57,7 @@ def main(confinement: Confinement, descriptors: list[int], progress: mmap.mmap, 
         arrays.compare_strictly()
         for _ in range(_MAX_JOBS):
             job = jobs.order()
-            Checker(job, job_connection, zygote, progress).run()
+            Checker(job, job_connection, zygote).run()
             is_large = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _MOST_KIB + (of_packages >> 10)
             if is_large or job["leaves_traces"]:
                 break
@@ -102,11 +100,10 @@ class _Globals(dict[str, Any]):
 class Checker:
     """Judges one job: a program with its tests."""
 
-    def __init__(self, job: dict[str, Any], connection: _socket.socket, zygote: Zygote, progress: mmap.mmap) -> None:
+    def __init__(self, job: dict[str, Any], connection: _socket.socket, zygote: Zygote) -> None:
         self._job = job
         self._connection = connection
         self._zygote = zygote
-        self._progress = progress
         self._session: Session | None = None
         self._timeouts = job["timeouts"]
         self._wall, self._cpu = job["spent"]  # seconds that tests have taken
@@ -119,7 +116,7 @@ class Checker:
         """Judge the tests without an outcome, in the job's order; report outcomes and what was used as they come."""
         packages.seed(self._job["seed"])
         for index in self._job["order"]:
-            struct.pack_into("<i", self._progress, 0, index)
+            os.pwrite(_PROGRESS, PROGRESS.pack(index), 0)
             started = time.monotonic()
             self._is_foreign = False
             self._is_trusted = index >= len(self._job["plans"]) or self._job["plans"][index]["apart"]
@@ -142,7 +139,7 @@ class Checker:
             if now - self._flushed > _FLUSH_SECONDS:
                 self._send()
         self._end_session()
-        struct.pack_into("<i", self._progress, 0, -1)
+        os.pwrite(_PROGRESS, PROGRESS.pack(-1), 0)
         self._send(is_done=True)
 
     def _send(self, is_done: bool = False) -> None:

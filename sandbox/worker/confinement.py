@@ -36,6 +36,8 @@ class Confinement:
     _rulesets: dict[bool, landlock.Ruleset] = dataclasses.field(default_factory=dict)  # by whether it is a checker's
     _readable: list[str] = dataclasses.field(default_factory=list)
     _filters: dict[bool, seccomp.Filter] = dataclasses.field(default_factory=dict)
+    _ready: dict[tuple[int, ...], list[kernel.Call]] = dataclasses.field(default_factory=dict)  # by role, descriptors
+    _first: list[kernel.Call] = dataclasses.field(default_factory=list)  # what the next fork does first
 
     def enter(self, wanted: set[str]) -> None:
         """Apply the worker-wide layers among those wanted and note which are missing.
@@ -76,10 +78,10 @@ class Confinement:
     def _enter_namespaces(self) -> None:
         if os.geteuid() == 0:
             try:
-                kernel.unshare(namespaces.EVERYTHING)
+                kernel.make(kernel.prepare("unshare", namespaces.EVERYTHING))
             except PermissionError:
                 # A root without CAP_SYS_ADMIN (a container's): a user namespace, but never one mapped to real root.
-                _become(self._own_uids[0])
+                kernel.make(*_become(self._own_uids[0]))
                 self.applied.append("uid")
                 kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # the change of user gave /proc/self to root
                 namespaces.enter_user_namespace()
@@ -92,7 +94,7 @@ class Confinement:
         """Find a uid that this user namespace maps and that can still import, trying each in a child."""
 
         def read_libraries() -> None:
-            _become(uids[0])
+            kernel.make(*_become(uids[0]))
             for place in (os.path.dirname(os.__file__), *self.packages):
                 os.listdir(place)
 
@@ -137,35 +139,45 @@ class Confinement:
                 limits[resource.RLIMIT_NPROC] = _MAX_THREADS
             _set_limits(limits)
 
-    def prepare_candidate(self) -> None:
+    def prepare_candidate(self, fds: Sequence[int]) -> None:
         """Called by the zygote before it forks a candidate: an empty /tmp and a PID namespace of its own."""
         if "root" in self.applied:
             if namespaces.renew_tmp(belongs_to_candidates=self.uids is None) and self._rulesets:
                 self._rulesets[False].close()
                 self._rulesets[False] = landlock.Ruleset(self._readable, ["/tmp"])
+                self._ready.clear()
             os.utime("/tmp", (0, 0))  # its change time would reveal whether the candidate before wrote to it
         if self.pids is not None:
             self.pids.child_apart()
+        self._prepare_user(False, fds)
 
-    def prepare_checker(self) -> None:
+    def prepare_checker(self, fds: Sequence[int]) -> None:
         """Called by the zygote before it forks a checker."""
         if self.pids is not None:
             self.pids.children_here()
+        self._prepare_user(True, fds)
 
-    def confine_user(self, is_checker: bool, fds: Sequence[int]) -> None:
-        """First half, before any input is read: user, capabilities, files. Only fds stay open, as 0, 1, …
+    def _prepare_user(self, is_checker: bool, fds: Sequence[int]) -> None:
+        """Make ready what confine_user() does in the next fork, which is to have these descriptors as 0, 1, …
 
         None of them may have the number that another is to get.
         """
-        if self._rulesets:  # first, for its descriptor is not kept
-            self._rulesets[is_checker].restrict()
-        _keep_only(fds)
-        if "root" in self.applied and not is_checker:
-            os.chdir("/tmp")  # for relative file names
-        if self.uids is not None:
-            _become(self.uids[is_checker])
-        else:  # of the user namespace, or of a root that cannot change its user
-            kernel.drop_capabilities()
+        key = (is_checker, *fds)
+        if key not in self._ready:
+            calls = [kernel.prepare("dup3", fd, number, 0) for number, fd in enumerate(fds)]
+            if self._rulesets:  # first, for its descriptor is not kept
+                calls.insert(0, self._rulesets[is_checker].restrict)
+            if "root" in self.applied and not is_checker:
+                calls.append(kernel.prepare_chdir())  # for relative file names
+            # Capabilities: of the user namespace, or of a root that cannot change its user.
+            calls += [kernel.prepare_drop()] if self.uids is None else _become(self.uids[is_checker])
+            self._ready[key] = calls
+        self._first = self._ready[key]
+
+    def confine_user(self, kept: int) -> None:
+        """First half, before any input is read: user, capabilities, files. Only descriptors below `kept` stay open."""
+        kernel.make(*self._first)
+        os.closerange(kept, 4096)
         if self.pids is None:
             # After the change of user, which clears it. With a PID namespace an orphan ends with the namespace.
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -208,16 +220,9 @@ def _try_in_child(act: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _keep_only(fds: Sequence[int]) -> None:
-    for number, fd in enumerate(fds):  # none of them is in the way of another's number
-        os.dup2(fd, number)
-    os.closerange(len(fds), 4096)
-
-
-def _become(uid: int) -> None:
-    os.setgroups([])
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
+def _become(uid: int) -> list[kernel.Call]:
+    ids = (uid, uid, uid)
+    return [kernel.prepare("setgroups", 0, 0), kernel.prepare("setresgid", *ids), kernel.prepare("setresuid", *ids)]
 
 
 def _continue_as_first_process() -> None:

@@ -28,57 +28,47 @@ PR_SET_NO_NEW_PRIVS = 38
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _LINUX_CAPABILITY_VERSION_3 = 0x20080522
-# Made once: finding a function and making the class of an array are most of the cost of a call by ctypes.
-_capset, _syscall = libc.capset, libc.syscall
 _CAPABILITY_HEADER = (ctypes.c_uint32 * 2)(_LINUX_CAPABILITY_VERSION_3, 0)
 _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
+_TMP = ctypes.create_string_buffer(b"/tmp")
+
+Call = tuple[str, Callable[[], int]]
+"""A call with its arguments, by name. Made before a fork, it touches few pages in it, which the kernel must copy."""
 
 
-def _check(result: int, what: str) -> int:
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code), what)
-    return result
-
-
-def prepare(name: str, *args: int) -> Callable[[], int]:
-    """What makes a raw system call; pointers are passed as addresses. Raises OSError if this machine has none."""
+def prepare(name: str, *args: int) -> Call:
+    """A raw system call; pointers are passed as addresses. Raises OSError if this machine has none."""
     number = syscalls.number(name)
     if number is None:
         raise OSError(38, "this machine has no such system call", name)
-    call = functools.partial(_syscall, ctypes.c_long(number), *map(ctypes.c_void_p, args))
-    return lambda: _check(call(), name)
+    return name, functools.partial(libc.syscall, ctypes.c_long(number), *map(ctypes.c_void_p, args))
 
 
-def system_call(name: str, *args: int) -> int:
-    """Make a raw system call, as prepare() describes it."""
-    return prepare(name, *args)()
+def make(*calls: Call) -> int:
+    """Make prepared calls; what the last one returned. Raises OSError."""
+    result = 0
+    for name, call in calls:
+        result = call()
+        if result < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), name)
+    return result
 
 
-def prctl(option: int, value: int) -> int:
+def prctl(option: int, value: int) -> None:
     """prctl(option, value, 0, 0, 0)."""
-    return _check(libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl({option})")
-
-
-def unshare(flags: int) -> None:
-    """Leave the named namespaces for new ones."""
-    _check(libc.unshare(flags), "unshare")
-
-
-def setns(fd: int, kind: int) -> None:
-    """Enter the namespace behind fd (for a PID namespace: the namespace of future children)."""
-    _check(libc.setns(fd, kind), "setns")
+    make((f"prctl({option})", lambda: libc.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0)))))
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
     """mount(2)."""
     encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
-    _check(libc.mount(*encoded[:3], ctypes.c_ulong(flags), encoded[3]), f"mount {target}")
+    make((f"mount {target}", lambda: libc.mount(*encoded[:3], ctypes.c_ulong(flags), encoded[3])))
 
 
 def unmount(target: str) -> None:
     """Detach a mount: at once for new users, completely when the last user is gone."""
-    _check(libc.umount2(os.fsencode(target), MNT_DETACH), f"umount {target}")
+    make((f"umount {target}", lambda: libc.umount2(os.fsencode(target), MNT_DETACH)))
 
 
 def make_read_only(path: str, is_device: bool = False) -> None:
@@ -92,7 +82,7 @@ def make_read_only(path: str, is_device: bool = False) -> None:
     try:
         size = ctypes.sizeof(attributes)
         where = (_AT_FDCWD, ctypes.addressof(target), _AT_RECURSIVE, ctypes.addressof(attributes), size)
-        system_call("mount_setattr", *where)
+        make(prepare("mount_setattr", *where))
     except OSError:
         locked = os.statvfs(path).f_flag & (MS_NODEV | MS_NOEXEC | MS_NOATIME | MS_NODIRATIME)
         nodev = 0 if is_device else MS_NODEV
@@ -102,11 +92,16 @@ def make_read_only(path: str, is_device: bool = False) -> None:
 def pivot_root_here() -> None:
     """Make the current directory, a mount point, the root, and drop the old root."""
     here = ctypes.create_string_buffer(b".")
-    system_call("pivot_root", ctypes.addressof(here), ctypes.addressof(here))
+    make(prepare("pivot_root", ctypes.addressof(here), ctypes.addressof(here)))
     unmount(".")
     os.chdir("/")
 
 
-def drop_capabilities() -> None:
+def prepare_drop() -> Call:
     """Clear the effective, permitted and inheritable capability sets."""
-    _check(_capset(_CAPABILITY_HEADER, _NO_CAPABILITIES), "capset")
+    return prepare("capset", ctypes.addressof(_CAPABILITY_HEADER), ctypes.addressof(_NO_CAPABILITIES))
+
+
+def prepare_chdir() -> Call:
+    """Make /tmp the current directory."""
+    return prepare("chdir", ctypes.addressof(_TMP))

@@ -30,13 +30,14 @@ class Ruleset:
 
         Raises OSError if Landlock is absent or switched off.
         """
-        version = kernel.system_call("landlock_create_ruleset", 0, 0, 1)
+        version = kernel.make(kernel.prepare("landlock_create_ruleset", 0, 0, 1))
         handled = sum(rights for since, rights in _RIGHTS_SINCE.items() if version >= since)
         attributes = ctypes.create_string_buffer(  # files, network, what is scoped
             struct.pack("QQQ", handled, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
         )
         size = 8 if version < 4 else 16 if version < 6 else 24
-        self._fd = kernel.system_call("landlock_create_ruleset", ctypes.addressof(attributes), size, 0)
+        create = kernel.prepare("landlock_create_ruleset", ctypes.addressof(attributes), size, 0)
+        self._fd = kernel.make(create)
         everything = handled & ~_MAKE_SPECIAL & ~_EXECUTE
         groups = ((read_only, _READ), (read_write, everything), (["/dev/null"], everything), (listed, _READ_DIR))
         for paths, rights in groups:
@@ -53,7 +54,8 @@ class Ruleset:
         is_directory = stat.S_ISDIR(os.fstat(parent).st_mode)
         rights = rights if is_directory else rights & handled & _FILE_RIGHTS
         rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, parent))
-        kernel.system_call("landlock_add_rule", self._fd, _RULE_PATH_BENEATH, ctypes.addressof(rule), 0)
+        where = (self._fd, _RULE_PATH_BENEATH, ctypes.addressof(rule), 0)
+        kernel.make(kernel.prepare("landlock_add_rule", *where))
         os.close(parent)
 
     def close(self) -> None:

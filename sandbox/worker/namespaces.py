@@ -61,7 +61,7 @@ def without(paths: list[str], hidden: list[str]) -> list[str]:
 def enter_user_namespace() -> None:
     """Enter all namespaces, within a new user namespace that maps only the caller. Raises OSError if refused."""
     uid, gid = os.geteuid(), os.getegid()
-    kernel.unshare(kernel.CLONE_NEWUSER | EVERYTHING)
+    kernel.make(kernel.prepare("unshare", kernel.CLONE_NEWUSER | EVERYTHING))
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{_INNER_ID} {uid} 1"),
@@ -154,13 +154,14 @@ class PidNamespaces:
 
     def __init__(self) -> None:
         """Must be made by the first process of the worker's PID namespace: setns() refuses it to any other."""
-        self._own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._return = kernel.prepare("setns", own, kernel.CLONE_NEWPID)
+        self._leave = kernel.prepare("unshare", kernel.CLONE_NEWPID)
 
     def children_here(self) -> None:
         """The next fork stays in this namespace."""
-        kernel.setns(self._own, kernel.CLONE_NEWPID)
+        kernel.make(self._return)
 
     def child_apart(self) -> None:
         """The next fork is the first process of a new namespace."""
-        kernel.setns(self._own, kernel.CLONE_NEWPID)  # unshare() works once, until setns() takes it back
-        kernel.unshare(kernel.CLONE_NEWPID)
+        kernel.make(self._return, self._leave)  # unshare() works once, until setns() takes it back

@@ -194,7 +194,7 @@ class Filter:
 
     def install(self) -> None:
         """Confine the calling thread, and all it starts. Needs no_new_privs; cannot be undone."""
-        self._install()
+        kernel.make(self._install)
 
     def set_pid(self, pid: int) -> None:
         """Put a process in the place of ANY_PID: in a fork, whose memory is its own. Much cheaper than building it."""

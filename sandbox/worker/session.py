@@ -25,6 +25,7 @@ MAX_OUTPUT_BYTES = 64 << 10
 KILLED = "killed"  # not an outcome: nobody knows who killed the candidate, and the test is run again
 ALIVE = -1  # in place of a wait status
 ANSWER = struct.Struct("=iidq")  # pid of a new candidate; wait status, CPU seconds, peak resident bytes of the last
+PROGRESS = struct.Struct("<i")  # the test that a checker is at, or -1, in a file, in case the checker dies there
 _FDS = struct.Struct("3i")
 _FDS_SPACE = socket.CMSG_SPACE(_FDS.size)
 

@@ -46,7 +46,9 @@ CONDITIONAL: Numbers = {  # on their arguments, or only for the checker: seccomp
 }  # fmt: skip
 WORKER_ONLY: Numbers = {  # before it confines a process, never afterwards
     "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445), "landlock_restrict_self": (446, 446),
-    "seccomp": (317, 277), "mount_setattr": (442, 442), "pivot_root": (155, 41),
+    "seccomp": (317, 277), "mount_setattr": (442, 442), "pivot_root": (155, 41), "setns": (308, 268),
+    "unshare": (272, 97), "setgroups": (116, 159), "setresuid": (117, 147), "setresgid": (119, 149),
+    "capset": (126, 91),
 }  # fmt: skip
 NUMBERS = ALLOWED | CONDITIONAL | WORKER_ONLY
 

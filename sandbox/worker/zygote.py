@@ -9,7 +9,6 @@ import _socket
 import builtins
 import contextlib
 import gc
-import mmap
 import os
 import select
 import signal
@@ -20,7 +19,7 @@ import threading
 import time
 
 from . import arrays, candidate, checker, confinement, in_process, packages, wire
-from .session import ALIVE, ANSWER
+from .session import ALIVE, ANSWER, PROGRESS
 
 _OWN_FRAMES = 12  # of ours, below those of a program
 _LOW_NUMBERS = 8
@@ -85,7 +84,7 @@ class Zygote:
         while (null := os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)) < _LOW_NUMBERS:
             pass
         self._null = null
-        self._progress = mmap.mmap(-1, mmap.PAGESIZE)  # shared: the test that a checker is at, in case it dies there
+        self._progress = os.memfd_create("progress")
         self._candidate = 0
 
     def serve(self) -> None:
@@ -100,12 +99,11 @@ class Zygote:
     def _serve_checker(self) -> None:
         """Fork a checker, which reads the job itself, and serve it until it ends."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._layers.prepare_checker()
+        null = self._null
+        self._layers.prepare_checker([null, null, null, self._connection.fileno(), theirs.fileno(), self._progress])
         child = os.fork()
         if child == 0:
-            null = self._null
-            descriptors = [null, null, null, self._connection.fileno(), theirs.fileno()]
-            checker.main(self._layers, descriptors, self._progress, self.of_packages)
+            checker.main(self._layers, self.of_packages)
         theirs.close()
         events = select.poll()
         events.register(ours, select.POLLIN)
@@ -125,7 +123,7 @@ class Zygote:
         _, left_cpu, _ = self._kill()
         _, status, usage = os.wait4(child, 0)
         if status != 0:
-            (index,) = struct.unpack_from("<i", self._progress, 0)
+            (index,) = PROGRESS.unpack(os.pread(self._progress, PROGRESS.size, 0))
             died = {"status": status, "test": index, "peak_rss": self._own(usage.ru_maxrss), "cpu": left_cpu}
             wire.send(self._connection, wire.encode_frame({"died": died}))
 
@@ -137,11 +135,10 @@ class Zygote:
         # Files rather than pipes: nobody need drain them, and RLIMIT_FSIZE caps them.
         outputs = [os.memfd_create(name) for name in ("stdout", "stderr")]
         null = os.open("/dev/null", os.O_RDONLY)  # its own: flags of an open file are shared by all that hold it
-        self._layers.prepare_candidate()
+        self._layers.prepare_candidate([null, *outputs, theirs.fileno()])
         child = os.fork()
         if child == 0:
-            self._progress.close()
-            candidate.main(self._layers, [null, *outputs, theirs.fileno()])
+            candidate.main(self._layers)
         self._candidate = child
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("3i", ours.fileno(), *outputs))
         control.sendmsg([ANSWER.pack(child, *ended)], [rights])

@@ -179,7 +179,7 @@ def test_what_goes_wrong_in_judging_is_the_programs_failure_but_for_what_fails_o
         raise error
 
     monkeypatch.setattr(Checker, "_judge_test", fail)
-    checker = Checker({"plans": [{"error": ""}], "timeouts": 0, "spent": [0.0, 0.0]}, None, None, None)  # type: ignore[arg-type]
+    checker = Checker({"plans": [{"error": ""}], "timeouts": 0, "spent": [0.0, 0.0]}, None, None)  # type: ignore[arg-type]
     if isinstance(error, OSError):
         with pytest.raises(OSError, match="no space"):
             checker._judge(0)
