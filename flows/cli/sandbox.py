@@ -57,12 +57,12 @@ def run(
     """Judge one program by its tests and show the verdict. The exit status is 0 only when it is accepted."""
     from sandbox import Program, SandboxPool, SandboxUnavailable
 
-    texts = split_tests(tests.read_text(), entry_point)
     try:
+        texts = split_tests(read_text(tests), entry_point)
         program = Program(
             source=file.read_text(errors="surrogateescape"),
             tests=texts,
-            setup=setup.read_text() if setup is not None else "",
+            setup=read_text(setup) if setup is not None else "",
             entry_point=entry_point,
             cpu_seconds=cpu_seconds,
             memory_mb=memory_mb,
@@ -116,6 +116,14 @@ def remove(names: Annotated[list[str], typer.Argument(help="Packages that were a
 
     packages.remove(names)
     list_packages()
+
+
+def read_text(path: Path) -> str:
+    """A file of tests. Raises ValueError unless it is UTF-8."""
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 text (byte {error.start + 1})") from error
 
 
 def split_tests(text: str, entry_point: str | None) -> list[str]:

@@ -82,6 +82,14 @@ def test_run_refuses_an_unknown_level(program: Path) -> None:
     assert result.exit_code == 2
 
 
+def test_tests_that_are_not_text_are_refused_in_one_line(program: Path, tmp_path: Path) -> None:
+    tests = tmp_path / "tests.py"
+    tests.write_bytes(b"assert f('\xff')")
+    for options in (["--tests", str(tests)], ["--tests", str(program), "--setup", str(tests)]):
+        result = CliRunner().invoke(app, ["run", str(program), *options])
+        assert (result.exit_code, result.stderr) == (2, f"{tests}: not UTF-8 text (byte 11)\n")
+
+
 def test_tests_in_a_file() -> None:
     text = "assert f(1) == 2\nassert f(2) == 3\n\nx = 1\nassert f(x)\n"
     assert split_tests(text, None) == ["assert f(1) == 2", "assert f(2) == 3", "x = 1\nassert f(x)"]

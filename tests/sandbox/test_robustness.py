@@ -1,16 +1,13 @@
 """What goes wrong around the programs: nothing hangs, survives or gets lost."""
 
 import contextlib
-import gc
 import os
-import queue
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -18,11 +15,10 @@ from unittest.mock import Mock
 import pytest
 
 from sandbox import PoolClosed, Program, SandboxPool, Verdict
-from sandbox import pool as pool_module
-from sandbox.pool import Worker
 from sandbox.worker.checker import Checker
 from sandbox.worker.session import ANSWER, Zygote
-from sandbox.worker_process import WorkerLost, WorkerProcess, _post_mortem
+from sandbox.worker_process import _post_mortem
+from tests.sandbox.pool_processes import GOOD, SLOW, processes_of, workers_of
 from tests.sandbox.sandbox_configurations import (
     REFUSED,
     REPOSITORY,
@@ -33,19 +29,6 @@ from tests.sandbox.sandbox_configurations import (
     judge,
     require,
 )
-
-GOOD = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])
-SLOW = Program(source="import time\ndef f(x):\n time.sleep(0.3)\n return x + 1", tests=["assert f(1) == 2"])
-
-
-def workers_of(pool: SandboxPool) -> list[Worker]:
-    return [worker for worker in (*pool._busy, *pool._free) if worker is not None]
-
-
-def processes_of(pool: SandboxPool) -> set[int]:
-    """The workers' processes, with all below them."""
-    workers = [worker for worker in workers_of(pool) if isinstance(worker, WorkerProcess)]
-    return {pid for worker in workers for pid in (worker.pid, *descendants(worker.pid))}
 
 
 def alive(pids: set[int]) -> set[int]:
@@ -93,67 +76,6 @@ def test_killed_workers_lose_no_verdict(depth: str) -> None:
         verdicts.update(stream)
         assert sorted(verdicts) == list(range(8))
         assert {verdict.error_type for verdict in verdicts.values()} == {"accepted"}
-
-
-def test_a_sandbox_failure_is_retried_once_and_is_never_a_score(monkeypatch: pytest.MonkeyPatch) -> None:
-    original, calls = WorkerProcess.judge, []
-
-    def fail(self: WorkerProcess, program: Program, *rest: object) -> object:
-        calls.append(program)
-        if len(calls) in (1, 3, 4):
-            raise WorkerLost("by the test")
-        return original(self, program, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(WorkerProcess, "judge", fail)
-    with SandboxPool(num_workers=1) as pool:
-        assert [(v.error_type, v.pass_ratio) for v in pool.run([GOOD])] == [("accepted", 1.0)]
-        assert [(v.error_type, v.pass_ratio) for v in pool.run([GOOD])] == [("internal_error", None)]
-        assert len(calls) == 4
-        assert pool.run([GOOD])[0].error_type == "accepted"
-
-
-def test_a_retry_has_a_fresh_worker_though_others_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    original, used = WorkerProcess.judge, []
-
-    def judge(self: WorkerProcess, program: Program, *rest: object) -> object:
-        used.append(self)
-        if len(used) == 1:
-            time.sleep(1.0)  # the other worker is free by then
-            raise WorkerLost("by the test")
-        return original(self, program, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(WorkerProcess, "judge", judge)
-    with SandboxPool(num_workers=2) as pool:
-        assert {verdict.error_type for verdict in pool.run([GOOD, GOOD])} == {"accepted"}
-    assert len(set(used)) == 3
-
-
-def test_a_worker_that_cannot_start_does_not_starve_those_that_live(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> Worker:
-        raise WorkerLost("no memory")
-
-    with SandboxPool(num_workers=2) as pool:
-        pool.run([SLOW, SLOW])
-        monkeypatch.setattr(pool, "_start_worker", fail)
-        os.kill(pool._free[-1].pid, signal.SIGKILL)  # type: ignore[union-attr]
-        assert [pool.run([GOOD])[0].error_type for _ in range(3)] == ["internal_error", "accepted", "accepted"]
-
-
-ABANDONED = """
-import sys
-sys.path.insert(0, {repository!r})
-from sandbox import Program, SandboxPool
-pool = SandboxPool()
-source = "import time\\ndef f(): time.sleep(0.3)"
-stream = pool.stream([Program(source=source, tests=["assert f() is None"])] * 60)
-next(stream)
-"""
-
-
-def test_a_pool_that_nobody_closed_ends_with_its_process_and_does_not_judge_all_that_waits() -> None:
-    started = time.monotonic()
-    subprocess.run([sys.executable, "-c", ABANDONED.format(repository=str(REPOSITORY))], check=True)
-    assert time.monotonic() - started < 12  # all would take 18
 
 
 def test_a_checker_that_its_own_test_exhausts_keeps_the_other_verdicts() -> None:
@@ -256,46 +178,6 @@ def test_ctrl_c_ends_the_call_and_all_workers() -> None:
     assert wait_until_gone(pids) == set()
 
 
-NAP = Program(
-    source="import time\ndef f(x): time.sleep(600)", tests=["assert f(1) == 2"] * 8, cpu_seconds=1, wall_seconds=600
-)
-
-
-def test_an_abandoned_stream_blocks_no_later_call() -> None:
-    with SandboxPool(num_workers=1) as pool:
-        stream = pool.stream([GOOD, NAP, NAP])
-        assert next(stream)[1].error_type == "accepted"
-        stream.close()  # type: ignore[attr-defined]
-        assert pool.run([GOOD])[0].error_type == "accepted"  # otherwise it would wait for ten minutes
-
-
-def test_a_call_that_has_ended_kills_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor if the judging thread is slow to continue after its last verdict, as on a busy machine."""
-
-    class Results(queue.SimpleQueue[Any]):
-        def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-            super().put(item)
-            time.sleep(0.2)
-
-    monkeypatch.setattr(pool_module.queue, "SimpleQueue", Results)
-    with SandboxPool(num_workers=1) as pool:
-        (worker,) = workers_of(pool)
-        for _ in range(2):
-            assert pool.run([GOOD])[0].error_type == "accepted"
-        assert workers_of(pool) == [worker]
-
-
-def test_an_error_among_the_programs_leaves_nothing_in_the_queue() -> None:
-    def programs() -> Iterator[Program]:
-        yield NAP
-        raise LookupError("no more programs")
-
-    with SandboxPool(num_workers=1) as pool:
-        with pytest.raises(LookupError):
-            pool.run(programs())
-        assert pool.run([GOOD])[0].error_type == "accepted"
-
-
 def lasting(pool: SandboxPool) -> set[int]:
     """Processes of a one-worker pool that survive from program to program: all but candidates."""
     seen = []
@@ -348,28 +230,6 @@ def test_a_checker_that_crashes_is_no_program_without_a_score(crashes: int, expe
     assert [(verdict.error_type, verdict.pass_ratio is None) for verdict in verdicts] == [(expected, False)]
 
 
-def test_trust_and_cost_stay_with_what_a_lost_worker_had_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    receive, lost = WorkerProcess._receive, []
-
-    def lose(self: WorkerProcess) -> dict[str, Any]:
-        message = receive(self)
-        if len(message.get("outcomes", "none")) < 3 and not lost:
-            lost.append(self)
-            return {**message, "fault": "by the test", "is_done": False}
-        return message
-
-    monkeypatch.setattr(WorkerProcess, "_receive", lose)
-    source = "from time import process_time\ndef f(x):\n    end = process_time() + 0.2\n"
-    source += "    while process_time() < end: pass\n    return x"
-    with SandboxPool(num_workers=1) as pool:
-        tests = ["assert f(lambda: 0)", "assert f(1) == 1", "assert f(2) == 2"]
-        (verdict,) = pool.run([Program(source=source, tests=tests)])
-    assert lost
-    assert [outcome.trusted for outcome in verdict.tests] == [False, True, True]
-    assert (verdict.error_type, verdict.trusted_compare) == ("accepted", False)
-    assert verdict.exec_time >= 0.6
-
-
 def test_the_cap_on_timeouts_holds_though_each_of_them_kills_the_checker() -> None:
     source = "import sys\nServer = sys.modules['worker.server'].Server\n"
     source += (
@@ -379,48 +239,6 @@ def test_the_cap_on_timeouts_holds_though_each_of_them_kills_the_checker() -> No
         (verdict,) = pool.run([Program(source=source, tests=["assert f(1) == 2"] * 30, cpu_seconds=0.2)])
     assert {outcome.verdict for outcome in verdict.tests} == {"timeout"}
     assert sum(outcome.detail.startswith("not run") for outcome in verdict.tests) == 22
-
-
-def test_closing_from_another_thread_ends_a_running_call() -> None:
-    pool = SandboxPool(num_workers=1)
-    threading.Timer(0.3, pool.close).start()
-    with pytest.raises(PoolClosed):
-        pool.run([SLOW] * 50)
-
-
-def test_several_threads_get_their_own_verdicts_in_order() -> None:
-    wrong: list[object] = []
-
-    def use(pool: SandboxPool, number: int) -> None:
-        programs = [
-            Program(source=f"def f(): return {number * 1000 + n % 30}", tests=[f"assert f() == {number * 1000 + n}"])
-            for n in range(40)
-        ]
-        verdicts = pool.run(programs)
-        expected = ["accepted" if n < 30 else "wrong_answer" for n in range(40)]
-        if [verdict.error_type for verdict in verdicts] != expected:
-            wrong.append(verdicts)
-
-    with SandboxPool(num_workers=2) as pool:
-        threads = [threading.Thread(target=use, args=(pool, number)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(timeout=60)
-    assert wrong == []
-
-
-def test_a_pool_is_not_for_a_fork_of_its_process() -> None:
-    with SandboxPool(num_workers=1) as pool:
-        child = os.fork()
-        if child == 0:
-            try:
-                pool.run([GOOD])
-            except RuntimeError:
-                os._exit(7)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        assert pool.run([GOOD])[0].error_type == "accepted"
 
 
 @pytest.mark.parametrize("configuration", [ROOT, USERNS], ids=lambda c: c.name)
@@ -486,15 +304,3 @@ def test_ten_thousand_programs_leave_memory_and_descriptors_flat() -> None:
     verdict_pages = 10_000 * 4096 // 4096  # the verdicts themselves: at most a page each
     assert after[0] - before[0] < 5000 + verdict_pages
     assert after[1] <= before[1] + 20  # each of two workers may, or may not, have a checker and a candidate waiting
-
-
-def test_a_closed_pool_leaves_no_descriptor_though_no_collector_runs() -> None:
-    gc.collect()
-    before = os.listdir("/proc/self/fd")
-    gc.disable()
-    try:
-        with SandboxPool(num_workers=2) as pool:
-            pool.run([Program(source="def f(x): return x", tests=["assert f(1) == 1"])] * 4)
-        assert len(os.listdir("/proc/self/fd")) == len(before)
-    finally:
-        gc.enable()

@@ -149,3 +149,6 @@ PLAIN: Row = {
 }  # fmt: skip
 SCRIPT = "print(2 * int(input()))"
 """A right program for LIVE and CODE_CONTESTS."""
+
+CHECKER = "def check(input, expected, output):\n    return sorted(output.split()) == sorted(expected.split())"
+ANY_ORDER = APPS | {"input_output": json.dumps({"inputs": ["3\n"], "outputs": ["0 1 2\n"]}), "checker": CHECKER}

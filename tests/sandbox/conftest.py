@@ -1,0 +1,13 @@
+"""The pool that the tests of a file share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from sandbox import SandboxPool
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[SandboxPool]:
+    with SandboxPool(num_workers=1) as pool:
+        yield pool
