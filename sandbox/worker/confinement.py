@@ -11,7 +11,7 @@ import resource
 import signal
 from collections.abc import Callable, Sequence
 
-from . import kernel, landlock, namespaces, seccomp
+from . import kernel, landlock, namespaces, seccomp, syscalls
 
 # In the order of application; `uid` is the change to an unprivileged user when the worker is root.
 LAYERS = ("namespaces", "root", "uid", "landlock", "seccomp", "rlimits")
@@ -43,7 +43,9 @@ class Confinement:
         """Apply the worker-wide layers among those wanted and note which are missing.
 
         Forks when it enters a PID namespace: the caller continues in the child, which is the first process there.
+        Raises UnsupportedMachine where the numbers of system calls are not known.
         """
+        syscalls.machine()
         self._readable = namespaces.library_paths()
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)  # every fork inherits it: exec gains no privileges
         if "namespaces" in wanted:
