@@ -42,5 +42,6 @@ def commit(
     if evaluated is not None:
         step.state.add_evaluation(step.number, evaluated.accuracy, evaluated.mean_length)
         artifacts, metrics = artifacts | {"evaluation": evaluated.rows}, metrics | evaluated.metrics
+    step.run.look_for_files(step.state)
     step.commit(artifacts, metrics)
     logger.info("%s%s", step_line(step.run), held_out_line(step.run), extra=step.run.about)

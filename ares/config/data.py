@@ -78,6 +78,9 @@ class DataConfig(Strict):
     """A .jsonl, .json, .csv (each also .gz) or .parquet file, a glob, a folder, a Hugging Face data set as
     name:configuration@revision, a procedural task as reasoning_gym:NAME?size=500&SETTING=…; a list of them; or a
     mixture of them by name, each with metrics of its own (train/NAME/…)."""
+    grows: bool = False
+    """data.train is a folder to which files are added while the run goes on. Each step looks for new ones when it ends,
+    and from the next step on their problems are drawn among those that this epoch has left."""
     weights: dict[str, Annotated[float, Field(gt=0)] | Schedule] | None = None
     """How often the sources of a mixture are drawn from, relative to each other; one that is drawn from more often than
     its size says begins anew earlier, and what skipped problems leave goes to all. None: each problem as often. A
@@ -190,6 +193,14 @@ class DataConfig(Strict):
             raise ValueError("data.curriculum: its levels are the sources of data.train: name two or more, in a list")
         if self.order != "shuffled" and (self.curriculum is not None or self.weights is not None):
             raise ValueError(f"data.order={self.order}: data.curriculum and data.weights order problems themselves")
+        return self
+
+    @model_validator(mode="after")
+    def _one_folder_grows(self) -> "DataConfig":
+        if self.grows and not isinstance(self.train, str):
+            raise ValueError("data.grows: data.train is one folder then, without levels or a mixture")
+        if self.grows and (self.limit is not None or self.order != "shuffled"):
+            raise ValueError("data.grows: data.limit would leave new rows out, and data.order knows no place for them")
         return self
 
     @model_validator(mode="after")

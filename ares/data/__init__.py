@@ -33,10 +33,11 @@ from ares.data.problems import (
     load_problems,
     load_tokenizer,
     load_train,
+    merged,
     missing_columns,
     named_rows,
 )
-from ares.data.sources import DataError, is_missing, place, read_rows, shown
+from ares.data.sources import DataError, format_of, is_missing, place, read_rows, shown
 from ares.data.trials import check_solutions
 from ares.data.turns import TurnTemplate
 from ares.data.vision import Vision, check_media, in_parts

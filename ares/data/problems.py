@@ -176,10 +176,10 @@ def joined(sets: dict[str, Problems]) -> Problems | None:
         )
         for name, each in sets.items()
     ]
-    return _merged(parts)
+    return merged(parts)
 
 
-def _merged(parts: list[Problems]) -> Problems:
+def merged(parts: list[Problems]) -> Problems:
     """The rows of all parts, one part after the other."""
     return Problems(
         source=", ".join(dict.fromkeys(part.source for part in parts)),
@@ -226,9 +226,9 @@ def as_problems(
                         vision, adds_special_tokens)
             for need in dict.fromkeys(of_rows) if need is not None
         ]  # fmt: skip
-        merged, place_of = _merged(parts), {row.id: row.position for row in rows}
-        places = merged.frame["id"].map(place_of).to_numpy()
-        return replace(merged, frame=merged.frame.iloc[np.argsort(places)].reset_index(drop=True))
+        whole, place_of = merged(parts), {row.id: row.position for row in rows}
+        places = whole.frame["id"].map(place_of).to_numpy()
+        return replace(whole, frame=whole.frame.iloc[np.argsort(places)].reset_index(drop=True))
     kept = [row for row in rows if not row.left_out]
     if not kept:
         others = f" (none of the {len(rows)} rows can be used)" if len(rows) > 1 else ""

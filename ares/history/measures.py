@@ -11,7 +11,7 @@ from algorithms.protocol import DataProto
 from ares.config import Config, ConfigError
 from ares.data import Vision, load_tokenizer
 from ares.grading import load_grader
-from ares.runs import Run, Step, load_sets, read_config, run_files
+from ares.runs import Run, Step, all_files, first_files, load_sets, read_config, run_files
 from ares.step import (
     GREEDY,
     OpenEnvironment,
@@ -41,10 +41,16 @@ def open_past(name: str, runs: Path, may_differ: tuple[str, ...] = ()) -> Run:
             raise StoreError(f"Run {name!r}: {path} ({setting}) changed since it was trained: put back what it was")
     tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
     environment = OpenEnvironment.of(config, tokenizer)
-    train, held_out = load_sets(config, tokenizer, Vision.of(config, runs), environment)
+    vision = Vision.of(config, runs)
+    train, held_out, growing = load_sets(config, tokenizer, vision, environment, first_files(store))
     if train.digest() != known["train"]:
         raise StoreError(f"Run {name!r} was trained on other problems than {train.source} has now: put them back")
-    return Run(config, store, tokenizer, train, held_out, "", load_grader(config.reward), environment=environment)
+    run = Run(
+        config, store, tokenizer, train, held_out, "", load_grader(config.reward), environment=environment,
+        growing=growing,
+    )  # fmt: skip
+    run.grow(all_files(store) or {})
+    return run
 
 
 def read_sampling_config(store: RunStore) -> Config:

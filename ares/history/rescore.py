@@ -83,7 +83,8 @@ class Rescore:
             raise ConfigError(f"reward.code.design={design} weights tests by pass rates that {name} did not keep")
         self.problems = train
         if self.config.reward.needs != own.reward.needs:
-            self.problems, _ = load_sets(self.config, self.run.tokenizer, Vision.of(own, runs), self.run.environment)
+            vision, known = Vision.of(own, runs), self.run.files or None
+            self.problems, *_ = load_sets(self.config, self.run.tokenizer, vision, self.run.environment, known)
         self.grader = load_grader(self.config.reward)
         machine = self.grader.expect(self.problems.frame)
         files = {str(path): file_digest(path) for path in run_files(self.config)}

@@ -15,7 +15,7 @@ from rich.text import Text
 from ares.data import Problems, is_video, load_tokenizer, path_of
 from ares.grading import SCORE
 from ares.printable import printable
-from ares.runs import load_sets, read_config
+from ares.runs import all_files, load_sets, read_config
 from ares.step import OpenEnvironment
 from ares.store import RunStore, StoreError, run_store
 
@@ -133,11 +133,13 @@ def list_tests(store: RunStore, problem: str, is_held_out: bool) -> list[str]:
 @lru_cache(maxsize=4)
 def _problems(directory: Path) -> tuple[Problems, Problems | None]:
     """The problems that a run trains on, and those held out."""
-    config = read_config(RunStore(directory))
+    store = RunStore(directory)
+    config = read_config(store)
     tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
     environment = OpenEnvironment.of(config, tokenizer)
     try:
-        return load_sets(config, tokenizer, environment=environment)
+        train, held_out, _ = load_sets(config, tokenizer, environment=environment, files=all_files(store))
+        return train, held_out
     finally:
         if environment is not None:
             environment.close()

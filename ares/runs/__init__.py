@@ -19,7 +19,8 @@ from ares.runs.export import export, import_gguf
 from ares.runs.lineage import fork, share_bootstrap
 from ares.runs.phase_settings import find_conflicts
 from ares.runs.retention import Policy, collect
-from ares.runs.run import MakeWorkers, Run, load_sets, under_way
+from ares.runs.run import MakeWorkers, Run, under_way
+from ares.runs.sets import all_files, first_files, load_sets
 from ares.runs.status import run_status
 from ares.runs.step import Step
 from ares.runs.verification import verify

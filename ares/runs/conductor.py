@@ -1,6 +1,7 @@
 """Who shows, times and retries the parts of a run; the loop (flows/train.py) works the same under each.
 
-Covered: plain awaits, which need nothing but this process. Not covered: Prefect's (flows/prefect_conductor.py).
+Covered: plain awaits, which need nothing but this process; progress within a step. Not covered: Prefect's
+(flows/prefect_conductor.py), the display (ares/reports/terminal.py).
 """
 
 import asyncio
@@ -42,3 +43,28 @@ class Conductor:
     def pause(self, text: str) -> None:
         """End the run until a person resumes it. Raises UserError."""
         raise UserError(text)
+
+
+class Progress:
+    """Counts by part: responses sampled, optimiser steps done. `watch` is called on each change."""
+
+    def __init__(self) -> None:
+        self.watch: Callable[[str, int, int], None] = lambda part, done, total: None
+        """Takes a part, its count so far, and its total."""
+        self._parts: dict[str, tuple[int, int]] = {}
+
+    def begin(self, part: str, total: int) -> None:
+        """Begin a part, or begin it anew, as when more is drawn to fill a batch."""
+        self._parts[part] = (0, total)
+        self.watch(part, 0, total)
+
+    def reach(self, part: str, done: int) -> None:
+        """Raise the count of a part, if it has begun."""
+        if part in self._parts:
+            before, total = self._parts[part]
+            self._parts[part] = (min(max(before, done), total), total)
+            self.watch(part, *self._parts[part])
+
+    def add(self, part: str, count: int) -> None:
+        """Add to the count of a part."""
+        self.reach(part, self._parts.get(part, (0, 0))[0] + count)

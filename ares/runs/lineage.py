@@ -26,6 +26,7 @@ from ares.config import Config, ConfigError, differences, override
 from ares.runs.description import changed_files, check_model, description_of, read_config
 from ares.runs.phase_settings import PHASES, check_fork
 from ares.runs.run import Run
+from ares.runs.sets import first_files
 from ares.runs.step import DRAWN, is_owned, owned_key
 from ares.step import RunState
 from ares.store import MEMO_FILE, Fork, Kept, Ref, RunStore, StoreError, files_in, run_store
@@ -77,7 +78,7 @@ def fork(
     _check_place(place, config)
     if is_leftover:  # of a fork that was killed
         target.delete()
-    run, digests = Run.check(config, name, runs)
+    run, digests = Run.check(config, name, runs, files=first_files(parent))
     try:
         _check_past(place, run, digests)
         _write_fork(place, run, digests, why)

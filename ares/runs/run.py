@@ -29,30 +29,26 @@ from ares.data import (
     Problems,
     Vision,
     check_media,
-    joined,
     level_of,
-    load_held_out,
     load_tokenizer,
-    load_train,
+    merged,
     odd_in_template,
     shown,
 )
 from ares.engines import end_token_ids, padding_id
 from ares.grading import Grader, load_grader, try_on
 from ares.models import adapted_layers, check_architecture, check_vocabulary, check_weight_files
-from ares.runs.conductor import Conductor
+from ares.runs.conductor import Conductor, Progress
 from ares.runs.description import check_unchanged, description_of, digests_of, drawn_identity, identity_of
 from ares.runs.doctor import with_this_machine
 from ares.runs.phase_settings import check_fork
-from ares.runs.progress import Progress
+from ares.runs.sets import Files, GrowingSet, first_files, graded_sets, load_sets, warn_of_left_out
 from ares.runs.step import Step, sampled_version
-from ares.step import OpenEnvironment, RunState, load_demonstrations
+from ares.step import OpenEnvironment, RunState
 from ares.store import Commit, DamagedArtifact, Ref, RunStore, run_store
 from ares.workers import PlainWorkers, Workers, check_engine, check_gpus, first_unreplayable
 
 logger = logging.getLogger(__name__)
-_SHOWN = 10
-"""Rows left out that a warning names; `ares data check` names more."""
 MakeWorkers = Callable[[Config, RunStore], Workers]
 """PlainWorkers, or Ray's Cluster."""
 
@@ -63,17 +59,21 @@ class Run:
     def __init__(self, config: Config, store: RunStore, tokenizer: PreTrainedTokenizerBase, train_set: Problems,
                  validation_set: Problems | None, identity: str, grader: Grader,
                  drawn: str | None = None, made_by: MakeWorkers = PlainWorkers,
-                 environment: OpenEnvironment | None = None) -> None:  # fmt: skip
+                 environment: OpenEnvironment | None = None, growing: GrowingSet | None = None) -> None:  # fmt: skip
         self.config = config
         self.store = store
         self.tokenizer = tokenizer
-        self.train_set = train_set
+        self.train_set = self._first_set = train_set
+        self.growing = growing
+        self.files: Files = growing.first if growing is not None else {}
+        """Of a train set that grows, all files that the next step draws from."""
         self.validation_set = validation_set
         self._made_by = made_by
         self.conductor = Conductor()
         self.state = RunState.initial(config, len(train_set))
         self.commit: Commit | None = None
         self.identity = identity
+        self._graded_with = ""
         self.drawn = drawn or identity
         """Identity of the bootstrap's DRAWN phases."""
         self.progress = Progress()
@@ -150,9 +150,12 @@ class Run:
 
     @classmethod
     def check(
-        cls, config: Config, name: str, runs: Path, made_by: MakeWorkers = PlainWorkers, may_round: bool = False
-    ) -> tuple["Run", dict[str, Any]]:
+        cls, config: Config, name: str, runs: Path, made_by: MakeWorkers = PlainWorkers, may_round: bool = False,
+        files: Files | None = None,
+    ) -> tuple["Run", dict[str, Any]]:  # fmt: skip
         """Check everything that can be checked; the run, and the digests of data, weights and files.
+
+        files: those that a train set that grows begins with; None: the run's own, of a new run all that are there.
 
         Writes nothing but images that a data set holds itself, and starts nothing. Raises ConfigError, DataError or
         StoreError.
@@ -166,7 +169,8 @@ class Run:
         model = check_weight_files(config.model)
         vision = Vision.of(config, runs)
         environment = OpenEnvironment.of(config, tokenizer)
-        train, validation = load_sets(config, tokenizer, vision, environment)
+        files = first_files(store) if files is None else files
+        train, validation, growing = load_sets(config, tokenizer, vision, environment, files)
         both = [problems for problems in (train, validation) if problems is not None]
         prompts = chain.from_iterable(problems.frame["prompt_token_ids"] for problems in both)
         ends = end_token_ids(config.model.location, tokenizer)
@@ -185,19 +189,15 @@ class Run:
                 raise DataError(f"{shown(source)}: {too_few}")
         for problems in both:
             check_media(problems.frame, problems.source, config.rollout)
-            if problems.overlong:
-                logger.warning(
-                    "%s: %d prompts longer than %d tokens left out",
-                    problems.source, problems.overlong, config.data.max_prompt_length,
-                )  # fmt: skip
-            for why, rows in problems.reasons().items():
-                some = f"{', '.join(rows[:_SHOWN])}{', …' if len(rows) > _SHOWN else ''}"
-                logger.warning("%s: %d rows left out (%s): %s", problems.source, len(rows), why, some)
+            warn_of_left_out(problems, config.data.max_prompt_length)
         grader = load_grader(config.reward)
         graded_with = grader.expect(*(problems.frame for problems in graded_sets(config, train, validation)))
         digests = digests_of(config, train, validation, graded_with)
+        if growing is not None:
+            digests["train_files"] = growing.first
         run = cls(config, store, tokenizer, train, validation, identity_of(config, digests), grader,
-                  drawn_identity(config, digests), made_by, environment)  # fmt: skip
+                  drawn_identity(config, digests), made_by, environment, growing)  # fmt: skip
+        run._graded_with = graded_with
         for changes in config.watch.overrides:
             check_fork(config, override(config, changes), {}, 1, None)
         run.adapted = adapted_layers(model, config.model) if config.model.lora is not None else None
@@ -223,6 +223,7 @@ class Run:
             damaged = resumed.step + 1
             logger.warning("%s: artifacts of step %d are damaged; it is done again", self.store.name, damaged)
         # Per-prompt state is a delta in each commit.
+        self.train_set, self.files = self._first_set, self.growing.first if self.growing is not None else {}
         self.state = RunState.initial(self.config, len(self.train_set))
         self.commit = None
         for step in range(resumed.step + 1 if resumed is not None else 0):
@@ -234,7 +235,33 @@ class Run:
 
     def advance(self, commit: Commit) -> None:
         """Go to the state after the next commit."""
+        self.grow(commit.state.get("files", {}))
         self.commit, self.state = commit, self.restored(commit.state).settled()
+
+    def grow(self, files: Files) -> None:
+        """Take in files that have come to the train set, but those that it has. Raises DataError."""
+        new = {name: noted for name, noted in files.items() if name not in self.files}
+        if new:
+            assert self.growing is not None
+            self.train_set = merged([self.train_set, self.growing.problems(new)])
+            self.files = {**self.files, **new}
+
+    def look_for_files(self, state: RunState) -> None:
+        """Note files that have come to a train set that grows, in the state after a step. Raises DataError if one of
+        them cannot be used, or one that the run draws from is not what it was."""
+        if self.growing is None or not (new := self.growing.look(self.files)):
+            return
+        added = self.growing.problems(new)
+        check_media(added.frame, added.source, self.config.rollout)
+        whole, names = merged([self.train_set, added]), ", ".join(new)
+        if self.grader.expect(*(each.frame for each in graded_sets(self.config, whole, self.validation_set))) != (
+            self._graded_with
+        ):
+            raise DataError(f"{self.growing.folder}: {names}: programs import other packages than the run began with")
+        warn_of_left_out(added, self.config.data.max_prompt_length)
+        logger.info("%d problems have come (%s): %d in all", len(added), names, len(whole), extra=self.about)
+        state.files = new
+        state.cursor.grow(len(whole))
 
     def next_prompts(self, state: RunState, count: int) -> list[str]:
         """The next problems to draw, without skipped ones and other levels'; advances the state's cursor.
@@ -338,39 +365,6 @@ def _triggers(path: str | None, tokenizer: PreTrainedTokenizerBase) -> Tensor | 
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"algorithm.entropy.trigger_tokens={path}: not readable as text: {error}") from error
     return trigger_vocabulary(tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))), words)
-
-
-def load_sets(
-    config: Config, tokenizer: PreTrainedTokenizerBase, vision: Vision | None = None,
-    environment: OpenEnvironment | None = None,
-) -> tuple[Problems, Problems | None]:  # fmt: skip
-    """The problems that a run trains on, and those that it evaluates on. Raises DataError."""
-    data, begin = (config.data, None) if environment is None else (environment.data, environment.begin)
-    if config.learns_from == "samples":
-        train = load_train(data, tokenizer, config.reward.needs, vision, begin)
-    else:
-        ends = end_token_ids(config.model.location, tokenizer)
-        train = load_demonstrations(data, tokenizer, ends, config.longest_sequence, config.learns_from == "pairs")
-    held_out = load_held_out(data, tokenizer, config.reward.needs, vision, begin)
-    for each in held_out.values():
-        train = _told_apart(train, each, config)
-    return train, joined({name: each.first(config.validation.max_prompts) for name, each in held_out.items()})
-
-
-def graded_sets(config: Config, train: Problems, validation: Problems | None) -> list[Problems]:
-    """The sets whose problems are answered and graded: of a run that learns from data only the held-out one."""
-    sets = [train if config.learns_from == "samples" else None, validation]
-    return [problems for problems in sets if problems is not None]
-
-
-def _told_apart(train: Problems, held_out: Problems, config: Config) -> Problems:
-    """The train set, without prompts it shares with the held-out one if data.drop_shared; warns of them."""
-    shared = train.shared_with(held_out)
-    if not shared.any():
-        return train
-    remedy = "left out" if config.data.drop_shared else "data.drop_shared=true leaves them out of training"
-    logger.warning("%s: %d prompts are held out in %s too; %s", train.source, shared.sum(), held_out.source, remedy)
-    return train.without(shared) if config.data.drop_shared else train
 
 
 def _check_reference(config: Config, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -1,11 +1,11 @@
 """The order in which problems are drawn: a walk over a new permutation each epoch, and where it has come to.
 
-Covered: shuffled orders, sets with weights, easy or medium problems first (`rank`). Not covered: a curriculum's levels
-(algorithms/curriculum.py), and which problems are skipped (algorithms/difficulty.py).
+Covered: shuffled orders, sets that grow, sets with weights, easy or medium problems first (`rank`). Not covered: a
+curriculum's levels (algorithms/curriculum.py), and which problems are skipped (algorithms/difficulty.py).
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,8 @@ class Cursor:
     size: int
     epoch: int = 0
     position: int = 0
+    sizes: list[list[int]] = field(default_factory=list)
+    """Of an epoch in which the set has grown: from which position on it had how many rows, [[0, 40], [12, 60]]."""
     drawn: list[int] = field(default_factory=list)
     """Of each set with a weight, how many rows were drawn."""
     owed: list[float] = field(default_factory=list)
@@ -51,8 +53,9 @@ class Cursor:
         """
         taken: list[int] = []
         passed_over = 0
+        walk = self._walk() if mixture is None else self._walk_of(mixture)
         while len(taken) < count:
-            row = self._next() if mixture is None else self._next_of(mixture)
+            row = next(walk)
             if not is_skipped(row):
                 taken.append(row)
                 passed_over = 0
@@ -62,28 +65,44 @@ class Cursor:
                     raise DataError("Every problem that may be drawn is in the skip set: nothing is left to train on")
         return taken
 
-    def _next(self) -> int:
-        """The next row number of this epoch's order."""
-        if self.position >= self.size:
-            self.epoch, self.position = self.epoch + 1, 0
-        order = _shuffled(self.seed, self.size, self.epoch)
-        if self.ranks is not None:
-            order = order[np.argsort(np.array(self.ranks)[order], kind="stable")]
-        self.position += 1
-        return int(order[self.position - 1])
+    def grow(self, size: int) -> None:
+        """Take in rows that were added; they are drawn among those that this epoch has left."""
+        self.sizes = [*(self.sizes or [[0, self.size]]), [self.position, size]]
+        self.size = size
 
-    def _next_of(self, mixture: Mixture) -> int:
-        """The next row number of the set that is owed most."""
+    def _walk(self) -> Iterator[int]:
+        """Row numbers epoch by epoch."""
+        while True:
+            order = self._order()
+            while self.position < self.size:
+                self.position += 1
+                yield int(order[self.position - 1])
+            self.epoch, self.position, self.sizes = self.epoch + 1, 0, []
+
+    def _order(self) -> np.ndarray:
+        """This epoch's order of row numbers."""
+        (_, size), *grown = self.sizes or [[0, self.size]]
+        order = _shuffled(self.seed, size, self.epoch)
+        for position, size in grown:
+            left = np.concatenate([order[position:], np.arange(len(order), size)])
+            generator = np.random.default_rng(derive_seed(self.seed, "grown", self.epoch, size))
+            order = np.concatenate([order[:position], generator.permutation(left)])
+        return order if self.ranks is None else order[np.argsort(np.array(self.ranks)[order], kind="stable")]
+
+    def _walk_of(self, mixture: Mixture) -> Iterator[int]:
+        """Row numbers, each of the set that is owed most."""
         whole = sum(weight for _, weight in mixture)
+        firsts = np.cumsum([0, *(size for size, _ in mixture)]).tolist()
+        weighed = [number for number, (_, weight) in enumerate(mixture) if weight]
         self.drawn, self.owed = self.drawn or [0] * len(mixture), self.owed or [0.0] * len(mixture)
-        self.owed = [owed + weight / whole for owed, (_, weight) in zip(self.owed, mixture, strict=True)]
-        chosen = max((number for number, (_, weight) in enumerate(mixture) if weight), key=self.owed.__getitem__)
-        size = mixture[chosen][0]
-        walk, place = divmod(self.drawn[chosen], size)
-        self.owed[chosen] -= 1
-        self.drawn[chosen] += 1
-        row = _shuffled(derive_seed(self.seed, "set", chosen), size, walk)[place]
-        return int(row) + sum(size for size, _ in mixture[:chosen])
+        while True:
+            self.owed = [owed + weight / whole for owed, (_, weight) in zip(self.owed, mixture, strict=True)]
+            chosen = max(weighed, key=self.owed.__getitem__)
+            epoch, place = divmod(self.drawn[chosen], mixture[chosen][0])
+            self.owed[chosen] -= 1
+            self.drawn[chosen] += 1
+            order = _shuffled(derive_seed(self.seed, "set", chosen), mixture[chosen][0], epoch)
+            yield firsts[chosen] + int(order[place])
 
     def follow(self, before: "Cursor") -> None:
         """Take over the ranks of an earlier commit."""
@@ -91,14 +110,15 @@ class Cursor:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the walks are, and ranks that no commit holds yet; seed and size come from configuration and data."""
-        written = {} if self.ranks is None or self.is_settled else {"ranks": self.ranks}
-        of_sets = {"drawn": self.drawn, "owed": self.owed} if self.drawn else {}
-        return {"epoch": self.epoch, "position": self.position} | of_sets | written
+        written: dict[str, Any] = {} if self.ranks is None or self.is_settled else {"ranks": self.ranks}
+        optional = {"sizes": self.sizes, "drawn": self.drawn, "owed": self.owed}
+        written |= {name: values for name, values in optional.items() if values}
+        return {"epoch": self.epoch, "position": self.position} | written
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a position."""
         self.epoch, self.position = state["epoch"], state["position"]
-        self.drawn, self.owed = list(state.get("drawn", [])), list(state.get("owed", []))
+        self.sizes, self.drawn, self.owed = (list(state.get(name, [])) for name in ("sizes", "drawn", "owed"))
         if "ranks" in state:
             self.ranks, self.is_settled = state["ranks"], False
 

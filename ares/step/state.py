@@ -61,6 +61,8 @@ class RunState:
     bonus: EntropyBonus | None = None
     planned: list[list[str]] = field(default_factory=list)
     """The prompts that the next steps draw first, as far as chosen (rollout.max_staleness)."""
+    files: dict[str, Any] = field(default_factory=dict)
+    """Files that have come to a train set that grows since the commit before (ares/runs/sets.py)."""
     counters: Counters = field(default_factory=Counters)
     evaluations: list[Evaluation] = field(default_factory=list)
 
@@ -102,6 +104,7 @@ class RunState:
         run.counters = Counters(**state["counters"])
         run.evaluations = [Evaluation(**evaluation) for evaluation in state["evaluations"]]
         run.planned = [list(ids) for ids in state.get("planned", [])]  # only with rollout.max_staleness
+        run.files = state.get("files", {})
         return run
 
     def _parts(self) -> dict[str, Any]:
@@ -116,12 +119,14 @@ class RunState:
             | {name: part.state_dict() for name, part in self._parts().items()}
             | {"counters": asdict(self.counters), "evaluations": [asdict(each) for each in self.evaluations]}
             | ({"planned": [list(ids) for ids in self.planned]} if self.planned else {})
+            | ({"files": self.files} if self.files else {})
         )
 
     def settled(self) -> "RunState":
         """The state, marked as committed: per-prompt changes so far are not written again."""
         self.difficulty.settle()
         self.cursor.is_settled = True
+        self.files = {}
         if self.tests is not None:
             self.tests.settle()
         return self

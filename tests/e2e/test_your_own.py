@@ -75,6 +75,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sums = [{"prompt": f"{n}+4=?", "answer": str(n + 4)} for n in range(6)]
     json_lines(folder / "sums.jsonl", sums[:4])
     json_lines(folder / "held-out.jsonl", sums[4:])
+    json_lines(folder / "problems" / "first.jsonl", sums[:4])
     tests = [f"assert add(1, {n}) == {n + 1}" for n in range(4)]
     json_lines(folder / "programs.jsonl", [{"prompt": "Write add(a, b).", "test_cases": [test]} for test in tests])
     for part in range(2):

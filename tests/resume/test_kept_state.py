@@ -1,5 +1,6 @@
 """Settings that keep something between steps: killed and resumed, a run with them ends in the same bits."""
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import pandas as pd
 import pytest
 
 from ares.history import draws, open_past
-from tests.short_runs import assert_same, train
+from tests.ares.builders import MODEL
+from tests.short_runs import ares, assert_same, commits, train
 
 
 @pytest.mark.slow
@@ -33,3 +35,27 @@ def test_an_average_of_the_weights_is_made_again_by_the_replay(tmp_path: Path) -
     assert train(tmp_path, "killed", "learner.ema=0.9") == 0
     assert list((tmp_path / "killed" / "checkpoints").glob("*/average.safetensors"))
     assert_same(tmp_path, "whole", "killed")
+
+
+@pytest.mark.slow
+def test_a_set_that_grows_is_what_the_step_saw_however_many_files_have_come_since(tmp_path: Path) -> None:
+    lines = (MODEL / "train.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    folder = tmp_path / "problems"
+    for name, kill_at in (("whole", None), ("killed", "3:experience:before")):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / "a.jsonl").write_text("".join(lines[:20]), encoding="utf-8")
+        grows = [f"data.train={folder}", "data.grows=true", "algorithm.filter.enabled=false"]
+        assert train(tmp_path, name, *grows, "train.steps=1") == 0
+        (folder / "b.jsonl").write_text("".join(lines[20:60]), encoding="utf-8")
+        if kill_at is not None:
+            assert ares(tmp_path, "resume", name, "train.steps=3", kill_at=kill_at).returncode == -signal.SIGKILL
+            (folder / "c.jsonl").write_text("".join(lines[60:80]), encoding="utf-8")
+        assert ares(tmp_path, "resume", name, "train.steps=3").returncode == 0
+    whole, killed = (commits(tmp_path, name) for name in ("whole", "killed"))
+    assert [list(each.state.get("files", {})) for each in whole] == [[], [], ["b.jsonl"], []]
+    assert [list(each.state.get("files", {})) for each in killed] == [[], [], ["b.jsonl"], ["c.jsonl"]]
+    assert [each.artifacts for each in killed] == [each.artifacts for each in whole]
+    assert [each.metrics for each in killed] == [each.metrics for each in whole]
+    drawn = pd.read_parquet(tmp_path / "killed" / whole[3].artifacts["samples"].path)["id"].str.partition("/")[0]
+    assert "b.jsonl" in set(drawn)

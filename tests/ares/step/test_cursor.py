@@ -85,6 +85,29 @@ def test_what_a_skipped_source_leaves_goes_to_the_others_unless_these_have_no_we
         heavy.take(1, lambda row: row < 100, ((100, 1.0), (100, 0.0)))
 
 
+@given(data=st.data(), seed=st.integers(0, 2**31))
+@settings(max_examples=25, deadline=None)
+def test_a_set_that_grows_draws_new_rows_in_the_epoch_in_which_they_come_and_resumes_from_its_state(
+    data: st.DataObject, seed: int
+) -> None:
+    size = data.draw(st.integers(1, 9))
+    straight, epochs = Cursor(seed, size), dict[int, list[int]]()
+    resumed = straight
+    for _ in range(data.draw(st.integers(1, 9))):
+        for _ in range(data.draw(st.integers(0, 9))):
+            (row,) = straight.take(1)
+            assert resumed is straight or resumed.take(1) == [row]
+            epochs.setdefault(straight.epoch, []).append(row)
+        if more := data.draw(st.integers(0, 5)):
+            straight.grow(size := size + more)
+        resumed = Cursor(seed, size)
+        resumed.load_state_dict(json.loads(json.dumps(straight.state_dict())))
+    *whole, last = list(epochs.values()) or [[]]
+    for rows in whole:
+        assert sorted(rows) == list(range(len(rows)))  # each row once, and those that came too
+    assert len(set(last)) == len(last)
+
+
 def test_a_skip_set_that_leaves_nothing_is_an_error() -> None:
     with pytest.raises(DataError, match="nothing is left to train on"):
         Cursor(0, 3).take(1, {0, 1, 2}.__contains__)
