@@ -10,20 +10,18 @@ user or results of tools. Not covered: sampling and the protocol (ares/serving.p
 
 import hashlib
 import json
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from ares.config import ConfigError, DataConfig
-from ares.data import DataError, TurnTemplate, chat_with_tools, conversation, rendered, show_tools
-from ares.environments import Call, parse_calls
+from ares.config import ConfigError
+from ares.data import DataError, TurnTemplate, client_chat, rendered
+from ares.environments import Message, read_following, strip_messages
 
 MOST_TOKENS = 10_000_000
 """Of episodes that are remembered, one for each answer (80 bytes a token); then the oldest are forgotten."""
-Message = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class Conversations:
     ) -> None:
         """template: data.chat_template_kwargs. longest: tokens of a prompt and its response."""
         self._tokenizer, self._call_format, self._longest = tokenizer, call_format, longest
-        self._data = DataConfig(train="served", chat_template_kwargs=dict(template), system_prompt=None)
+        self._template = template
         self.episodes: dict[str, Episode] = {}
         """By the id of the last answer, those that were continued or given last at the end."""
         self._ids: dict[str, list[str]] = {}
@@ -73,22 +71,19 @@ class Conversations:
         answered = 1 + max((place for place, each in enumerate(messages) if each["role"] == "assistant"), default=-1)
         known = self._ids.get(_digest(messages[:answered], tools), [])
         continues = next((each for each in known if each not in self._continued), known[-1] if known else "")
-        roles = [each["role"] for each in messages[answered:]]
-        if continues and (roles == ["user"] or set(roles) == {"tool"}):
-            texts = tuple(each["content"] for each in messages[answered:])
+        following = read_following(messages[answered:])
+        if continues and following is not None:
             self._continued.add(continues)
             self.episodes[continues] = self.episodes.pop(continues)
             episode = replace(self.episodes[continues], continues=continues)
             last = episode.token_ids[-1] if episode.finish_reason == "stop" else None
             try:
-                template = TurnTemplate(self._tokenizer, self._data.chat_template_kwargs | {"tools": tools or None})
-                heard = template.following(texts[0] if roles == ["user"] else texts, last, self._longest)
-                return episode.then(heard[1])
+                template = TurnTemplate(self._tokenizer, {**self._template, "tools": tools or None})
+                return episode.then(template.following(following, last, self._longest)[1])
             except (ConfigError, DataError):  # the template changes what was said: rendered again, a new episode
                 pass
-        data, text = show_tools(self._data, self._tokenizer, tools, self._call_format)
-        asked = conversation(chat_with_tools(messages, data, text), data)
-        prompt = rendered(self._tokenizer, asked, data.chat_template_kwargs)
+        asked, settings = client_chat(messages, tools, self._tokenizer, self._template, self._call_format)
+        prompt = rendered(self._tokenizer, asked, settings)
         return Episode(self._tokenizer(prompt, add_special_tokens=False)["input_ids"])
 
     def add(self, name: str, messages: list[Message], tools: list[Message], episode: Episode) -> None:
@@ -103,39 +98,6 @@ class Conversations:
             left = {digest: [each for each in names if each != oldest] for digest, names in self._ids.items()}
             self._ids = {digest: names for digest, names in left.items() if names}
 
-    def answer(self, response: str, has_tools: bool) -> Message:
-        """A response as OpenAI's clients read it: with the calls of tools that it makes, if all of them can be read."""
-        calls = parse_calls(response, self._call_format) if has_tools else []
-        made = [
-            {"id": secrets.token_hex(5)[:9], "type": "function",  # Mistral's templates want nine characters
-             "function": {"name": call.name, "arguments": json.dumps(call.arguments)}}
-            for call in calls if isinstance(call, Call)
-        ]  # fmt: skip
-        if not made or len(made) < len(calls):
-            return {"role": "assistant", "content": response}
-        said = response.partition("<tool_call>")[0].strip() if self._call_format == "hermes" else ""
-        return {"role": "assistant", "content": said or None, "tool_calls": made}
-
-
-def as_read(message: Message) -> Message:
-    """A message as templates read it: its content is one text, the arguments of its calls are objects.
-
-    Raises DataError, LookupError or TypeError.
-    """
-    content = message.get("content") or ""
-    texts = [part.get("text") for part in content] if isinstance(content, list) else [content]
-    if not all(isinstance(text, str) for text in texts):
-        raise DataError(f"a content is text, not {content!r:.80}")
-    told = {name: message[name] for name in ("name", "tool_call_id") if message.get(name)}
-    if calls := message.get("tool_calls"):
-        functions = [(call.get("id"), call["function"]["name"], call["function"]["arguments"]) for call in calls]
-        told["tool_calls"] = [
-            {"id": name, "type": "function", "function": {"name": function, "arguments": json.loads(arguments)}}
-            for name, function, arguments in functions
-        ]
-    return {"role": message["role"], "content": "".join(texts), **told}
-
 
 def _digest(messages: list[Message], tools: list[Message]) -> str:
-    told = [{**each, "content": each["content"].strip()} for each in messages]  # some clients do
-    return hashlib.sha256(json.dumps([told, tools], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([strip_messages(messages), tools], sort_keys=True).encode()).hexdigest()

@@ -35,17 +35,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from transformers import PreTrainedTokenizerBase
 
 from algorithms.keys import derive_seed
-from ares.conversations import Conversations, as_read
+from ares.conversations import Conversations
 from ares.data import DataError
 from ares.engines import Request as Asked
 from ares.engines import SamplingSettings, until_stop
+from ares.environments import MOST_BYTES, read_message, write_answer
 
 Sample = Callable[[list[Asked], SamplingSettings], Awaitable[pd.DataFrame]]
 """Requests → a row each: token_ids, log_probs, finish_reason, response."""
 Tokens = Annotated[int, Field(ge=1)]
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
-MOST_BYTES = 8 << 20
-"""Of a request."""
 PATIENCE = 1.0
 """Seconds between two looks at whether a client still waits."""
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
@@ -239,7 +238,7 @@ def policy_app(
     async def chat(request: Request, asked: ChatRequest) -> dict[str, Any]:
         tools = asked.tools or []
         try:
-            messages = [as_read(message) for message in asked.messages]
+            messages = [read_message(message) for message in asked.messages]
             episode = conversations.begin(messages, tools)
         except (DataError, LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
             raise HTTPException(400, f"messages: {error!s:.300}") from error
@@ -248,12 +247,12 @@ def policy_app(
         first = episode.then(made[0]["token_ids"], made[0]["log_probs"])
         first = replace(first, finish_reason=made[0]["finish_reason"], turns=episode.turns + 1)
         for each in made:
-            each["message"] = conversations.answer(each["text"], bool(tools))
+            each["message"] = write_answer(each["text"], bool(tools), call_format, secrets.token_hex(2))
             if "tool_calls" in each["message"]:
                 each["finish_reason"] = "tool_calls"
         said = body("chat.completion", ids, made, asked)
         if asked.n == 1:
-            conversations.add(said["id"], [*messages, as_read(said["choices"][0]["message"])], tools, first)
+            conversations.add(said["id"], [*messages, read_message(said["choices"][0]["message"])], tools, first)
         return said
 
     @app.get("/v1/episodes")

@@ -131,6 +131,14 @@ def test_a_class_of_trls_shape_is_rewarded_for_the_right_call() -> None:
         assert (reply.observation, reply.reward) == ((str(eval(expression)),), reward)
 
 
+def test_the_agent_asks_a_model_that_calls_its_tool() -> None:
+    pytest.importorskip("openai", reason="pip install 'ares[judge]'")
+    step = environment("agent.py:solve", {"prompt": "3*4=?", "answer": "12"})
+    call = '<tool_call>{"name": "calculator", "arguments": {"expression": "3*4"}}</tool_call>'
+    assert step(call) == Reply(("12",))
+    assert step("\\boxed{12}") == Reply(reward=1.0, done=True)
+
+
 def test_an_environment_of_verifiers_says_so_where_there_is_none() -> None:
     """tests/e2e/test_verified.py trains with one."""
     with pytest.raises(RuntimeError, match="the process of verifiers has ended"):

@@ -19,9 +19,10 @@ class EnvironmentConfig(Strict):
 
     kind: str
     """`tools`: the functions of `tools`, called in responses; textarena:NAME, a game for one player; or
-    path/to/file.py:Name, a class of yours (docs/environments.md). A row's column `environment` has precedence."""
+    path/to/file.py:Name, a class or agent of yours (docs/environments.md). A row's column `environment` has
+    precedence."""
     settings: dict[str, Any] = Field({})
-    """Keyword arguments of a class of yours or of a game."""
+    """Keyword arguments of a class or agent of yours, or of a game."""
     tools: list[str] = Field([])
     """What the model may call, with kind=tools: `calculator`, `submit`, path/to/file.py:function, and `python`: a
     session in the sandbox with the standard library, 2 CPU seconds and 512 MiB for all code of an episode."""

@@ -8,6 +8,7 @@ from ares.data.chats import (
     chat_with_tools,
     check_template,
     checked_messages,
+    client_chat,
     conversation,
     odd_in_template,
     rendered,

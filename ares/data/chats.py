@@ -224,6 +224,19 @@ def chat_with_tools(messages: Any, config: DataConfig, text: str) -> Any:
     return [{**first, "content": content}, *messages[1:]]
 
 
+def client_chat(
+    messages: list[dict[str, Any]], tools: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase,
+    template: Mapping[str, Any], call_format: str,
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:  # fmt: skip
+    """The chat of a client that brings its own tools, as `rendered` takes it: messages, and settings of the template.
+
+    template: data.chat_template_kwargs. Raises DataError.
+    """
+    config = DataConfig(train="a client's", chat_template_kwargs=dict(template), system_prompt=None)
+    config, text = show_tools(config, tokenizer, tools, call_format)
+    return conversation(chat_with_tools(messages, config, text), config), config.chat_template_kwargs
+
+
 _NAME = "a_tool_of_this_name"
 
 

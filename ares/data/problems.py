@@ -9,7 +9,7 @@ whether unit tests can be passed (`ares data check`).
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ ASKED = "as asked"
 """Column with the prompt as the row holds it: text, or a list of chat messages."""
 OPENING = "environment_opening"
 """Column of problems that an environment has begun, with JSON: the row as the environment is given it, its seed, the
-digest of its first reply."""
+digest of its first reply; of an agent also `template`, settings of the chat template that its prompt needs."""
 SEVERAL_ANSWERS = (
     "the answer is a list or an object, and reward.kind=math compares with one: name another column with "
     "data.answer_key=…, or a function of your own with reward.kind=path.py:function"
@@ -324,10 +324,15 @@ def each_row(
                 row.messages = conversation(spoken(row.asked) if vision else row.asked, config)
             if row.messages and tokenizer is not None and not row.left_out:
                 parts = in_parts(row.messages)[0] if vision else row.messages
-                row.text = rendered(tokenizer, parts, config.chat_template_kwargs)
+                row.text = rendered(tokenizer, parts, config.chat_template_kwargs | own_template_settings(values))
         except DataError as error:
             row.wrong.append(str(error))
         yield row
+
+
+def own_template_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a row's prompt is rendered with beside data.chat_template_kwargs: the tools of its agent."""
+    return json.loads(values[OPENING]).get("template", {}) if OPENING in values else {}
 
 
 def named_rows(

@@ -35,10 +35,14 @@ class Reply:
     """Numbers to log as episode/NAME; of a tool's call `calls/NAME` and, if it failed, `errors/NAME`."""
     answer: str | None = None
     """With the last reply: the final answer, if it is not the response itself. Graders find it boxed."""
+    chat: Mapping[str, Any] | None = None
+    """Of a reset: the whole prompt, as {"messages": […], "tools": […]}, instead of the row's own. Agents begin so."""
 
     def digest(self) -> str:
         """Hash by which a rebuilt episode is compared; metrics may differ, such as a time that was taken."""
         told = {name: value for name, value in asdict(self).items() if name != "metrics"}
+        if self.chat is None:
+            del told["chat"]  # older runs, which know no chats, still resume
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -65,6 +69,7 @@ def checked(reply: Any, longest: int) -> Reply:
         success,
         {name: value for name, value in metrics.items() if value is not None},
         None if reply.answer is None else str(reply.answer)[:longest].encode(errors="backslashreplace").decode(),
+        reply.chat,
     )
 
 
@@ -88,8 +93,9 @@ def article(value: Any) -> str:
 class Environment(Protocol):
     """One episode's environment."""
 
-    def reset(self, row: Mapping[str, Any], seed: int) -> str | None:
-        """Begin an episode of a problem; returns the first observation, shown after the row's own prompt."""
+    def reset(self, row: Mapping[str, Any], seed: int) -> str | Reply | None:
+        """Begin an episode of a problem; returns the first observation, shown after the row's own prompt, or a Reply
+        with the whole chat."""
 
     def step(self, text: str) -> Reply:
         """Answer the model's response, given as text without special tokens."""

@@ -2,6 +2,7 @@
 
     tools                 the functions of environment.tools
     textarena:NAME        a game of TextArena for one player
+    path/to/file.py:name  a function agent(row, seed), which asks a model by OpenAI's protocol and returns its reward
     path/to/file.py:Name  a class of one of three shapes:
         ours              reset(row, seed) → observation; step(text) → Reply
         TRL's             reset(**row) → observation or None; its other public methods are tools; get_reward() → number
@@ -19,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from ares.config import ConfigError, EnvironmentConfig, load_reference, nearest
+from ares.environments.agents import AgentEnvironment
 from ares.environments.environment import Environment, Reply
 from ares.environments.tools import Tool, answer_calls, check_tools, make_tools, open_sandbox
 
@@ -40,8 +42,15 @@ def load(kind: str, config: EnvironmentConfig) -> Callable[[], Environment]:
     if ".py:" not in kind:
         raise ConfigError(f"{kind!r} is unknown (known: tools, textarena:NAME, path/to/file.py:Name)")
     found = load_reference(kind)
+    if inspect.isfunction(found):
+        try:
+            inspect.signature(found).bind_partial({}, 0)
+        except TypeError as error:
+            raise ConfigError(f"{kind} is not a class, nor an agent, which takes a row and a seed") from error
+        check_settings(partial(found, {}, 0), config.settings, kind)
+        return partial(AgentEnvironment, found, config.settings, config.call_format)
     if not isinstance(found, type):
-        raise ConfigError(f"{kind} is not a class")
+        raise ConfigError(f"{kind} is not a class or a function")
     make = partial(found, **config.settings)
     if is_trls(found):
         if config.reward == "sum":

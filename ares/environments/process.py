@@ -20,6 +20,7 @@ import numpy as np
 
 from ares.config import ConfigError, EnvironmentConfig
 from ares.environments import kinds
+from ares.environments.agents import AgentFailed
 from ares.environments.environment import Environment, Reply, checked
 from rewards.child_process import end_with, where_raised
 
@@ -38,7 +39,7 @@ def main() -> None:
     while True:
         try:
             call = json.loads(connection.recv_bytes())
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             return
         answer = episodes.answer(call)
         if os.getpid() != own:  # the environment has forked: there is one socket
@@ -66,7 +67,7 @@ class Episodes:
                 return {"calls": self.config.max_calls if kinds.tools_of(kind, self.config) else 1}
             reply = self._reset(call) if call["do"] == "reset" else self._step(call)
             return asdict(checked(reply, LONGEST_TOKEN * self.config.max_observation_length))
-        except ConfigError as error:
+        except (ConfigError, AgentFailed) as error:
             told = str(error)
         except BaseException as error:  # noqa: BLE001 (whatever an environment raises ends its episode alone)
             told = where_raised(error, kind.rpartition(":")[0])
@@ -79,8 +80,8 @@ class Episodes:
         with randomness.in_force():
             environment = self._makers[call["kind"]]()
             self._live[call["key"]] = environment, randomness
-            observation = environment.reset(call["row"], call["seed"])
-        return Reply("" if observation is None else observation)
+            begun = environment.reset(call["row"], call["seed"])
+        return begun if isinstance(begun, Reply) else Reply("" if begun is None else begun)
 
     def _step(self, call: Mapping[str, Any]) -> Reply:
         if call["key"] not in self._live:

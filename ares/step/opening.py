@@ -16,9 +16,12 @@ from transformers import PreTrainedTokenizerBase
 
 from algorithms.keys import derive_seed
 from ares.config import Config, DataConfig, EnvironmentConfig
-from ares.data import OPENING, DataError, TurnTemplate, chat_with_tools, place, show_tools
-from ares.environments import Answer, EnvironmentPool, Episode
+from ares.data import OPENING, DataError, TurnTemplate, chat_with_tools, client_chat, place, show_tools
+from ares.environments import Answer, EnvironmentPool, Episode, Reply
 from rewards.child_process import plain
+
+AT_ONCE = 64
+"""Episodes that are begun for their prompts: an agent's is a process."""
 
 
 class OpenEnvironment:
@@ -26,7 +29,7 @@ class OpenEnvironment:
 
     def __init__(self, settings: EnvironmentConfig, data: DataConfig, tokenizer: PreTrainedTokenizerBase) -> None:
         """Raises ConfigError if it cannot be loaded, or the chat template cannot go on after a response."""
-        self.settings = settings
+        self.settings, self._tokenizer = settings, tokenizer
         self.pool = EnvironmentPool(settings)
         try:
             tools = self.pool.describe()
@@ -52,23 +55,47 @@ class OpenEnvironment:
             Episode(f"opening/{number}", row, seed) for number, (row, seed) in enumerate(zip(rows, seeds, strict=True))
         ]
         alike = self.settings.kind == "tools" and "environment" not in raw  # tools begin every row with nothing
-        answers = self.pool.reset(episodes[:1]) * len(episodes) if alike else self.pool.reset(episodes)
-        self.pool.end(episode.key for episode in episodes)
+        answers = self._first_replies(episodes[:1]) * len(episodes) if alike else self._first_replies(episodes)
         openings, prompts = [], []
         for line, episode, answer in zip(raw.index, episodes, answers, strict=True):
             if answer.reply is None:
                 raise DataError(f"{place(source, line)}: {answer.error}")
-            first = str(answer.reply.observation)
-            if special := next((token for token in self._special if token in first), None):
-                raise DataError(f"{place(source, line)}: the first observation holds the special token {special}")
-            openings.append(json.dumps({"row": episode.row, "seed": episode.seed, "heard": answer.reply.digest()}))
-            prompt = with_observation(episode.row.get(config.prompt_key), first)
+            prompt, template = self._prompt(answer.reply, episode.row.get(config.prompt_key), place(source, line))
             if not prompt:
                 raise DataError(f"{place(source, line)}: the row has no {config.prompt_key!r}, and its environment's "
                                 "reset returns no observation: there is nothing to ask")  # fmt: skip
-            prompts.append(chat_with_tools(prompt, self.data, self._tools_text))
+            known = {"row": episode.row, "seed": episode.seed, "heard": answer.reply.digest()}
+            openings.append(json.dumps(known | template))
+            prompts.append(prompt)
         begun = {OPENING: openings, config.prompt_key: prompts}
         return raw.drop(columns=list(begun), errors="ignore").join(pd.DataFrame(begun, index=raw.index, dtype=object))
+
+    def _first_replies(self, episodes: list[Episode]) -> list[Answer]:
+        """What begins episodes that are not played."""
+        answers = []
+        for start in range(0, len(episodes), AT_ONCE):
+            some = episodes[start : start + AT_ONCE]
+            answers += self.pool.reset(some)
+            self.pool.end(episode.key for episode in some)
+        return answers
+
+    def _prompt(self, reply: Reply, of_row: Any, where: str) -> tuple[Any, dict[str, Any]]:
+        """The prompt of a problem after its environment's first reply, and what an agent's adds to the row's opening.
+
+        where: file and row. Raises DataError.
+        """
+        chat = reply.chat
+        begun = [str(reply.observation)] if chat is None else [each["content"] for each in chat["messages"]]
+        if special := next((token for token in self._special if token in "".join(begun)), None):
+            raise DataError(f"{where}: the first observation holds the special token {special}")
+        if chat is None:
+            return chat_with_tools(with_observation(of_row, begun[0]), self.data, self._tools_text), {}
+        template = self.data.chat_template_kwargs
+        try:
+            asked = client_chat(chat["messages"], chat["tools"], self._tokenizer, template, self.settings.call_format)
+        except DataError as error:
+            raise DataError(f"{where}: the agent's first request: {error}") from error
+        return asked[0], {"template": {"tools": asked[1].get("tools")}}
 
     def answer(self, episodes: list[Episode], said: pd.DataFrame) -> tuple[list[Answer], list[list[int]]]:
         """The answers to a turn's responses (response, token_ids, finish_reason), and the tokens between each response

@@ -170,3 +170,38 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path: Path, game: str, set
     assert ended.returncode == 2
     assert named.replace("GAME", path) in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+AGENT = '''
+import json, os, random, urllib.request
+
+def name_digits(row, seed):
+    """Three rounds: name the digit."""
+    messages, right = [], 0.0
+    for _ in range(3):
+        digit = random.randrange(10)
+        messages.append({"role": "user", "content": f"{digit}+0="})
+        headers = {"authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+        asked = json.dumps({"messages": messages}).encode()
+        request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", asked, headers)
+        messages.append(json.load(urllib.request.urlopen(request))["choices"][0]["message"])
+        right += str(digit) in messages[-1]["content"]
+    return right
+'''
+
+
+@pytest.mark.slow
+def test_a_run_of_agents_is_killed_between_their_requests_and_ends_in_the_same_bits(tmp_path: Path) -> None:
+    path = tmp_path / "agent.py"
+    path.write_text(AGENT)
+    agent = f"environment={{kind: '{path}:name_digits'}}"
+    assert train(tmp_path, "whole", agent) == 0
+    for point in ["0:turn bootstrap 0 2:before", "1:turn 0 2:after", "1:turn 0 3:before", "2:turn 0 2:after"]:
+        assert train(tmp_path, "killed", agent, kill_at=point) == -signal.SIGKILL, point
+    assert train(tmp_path, "killed", agent) == 0
+    assert_same_commits(tmp_path, "whole", "killed")
+    for commit in commits(tmp_path, "whole"):
+        samples = RunStore(tmp_path / "whole").read_rows(commit.artifacts["samples"])
+        assert samples["episode_error"].eq("").all()
+        assert samples["turns"].eq(3).all()
+    assert commits(tmp_path, "whole")[-1].metrics["mismatch/logprob_diff_max"] < 1e-4
