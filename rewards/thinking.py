@@ -4,10 +4,18 @@ TAGS = ("think", "thinking", "thought", "reasoning", "seed:think")
 """Tags between which models think."""
 
 
+def with_opening_tag(prompt: str, response: str) -> str:
+    """The response after the tag with which its prompt ends, if a template writes one: else what was cut off amid
+    thinking would pass for an answer."""
+    ending = prompt.rstrip()
+    return next((f"<{tag}>{response}" for tag in TAGS if ending.endswith(f"<{tag}>")), response)
+
+
 def without_thinking(response: str) -> str:
     """The response without what stands between the tags.
 
-    The opening tag may be part of the prompt; where the closing one is missing, the thinking was cut off.
+    The opening tag may be part of the prompt (`with_opening_tag`); where the closing one is missing, the thinking was
+    cut off.
     """
     for tag in TAGS:
         *closed, last = response.split(f"</{tag}>")

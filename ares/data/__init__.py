@@ -27,6 +27,7 @@ from ares.data.problems import (
     Problems,
     Row,
     as_problems,
+    digest_of,
     each_row,
     joined,
     level_of,

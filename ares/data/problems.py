@@ -75,11 +75,7 @@ class Problems:
             # Scalars as text, as when answers did not keep their types: older runs must still resume.
             texts = [json.dumps(each) if isinstance(each, list | dict) else str(each) for each in frame["answer"]]
             frame = frame.assign(answer=texts)
-        try:
-            rows = frame.to_json(orient="split", index=False, default_handler=str)
-        except (UnicodeDecodeError, OverflowError):  # bytes that are no text, dates beyond pandas' own
-            rows = frame.map(repr).to_json(orient="split", index=False)
-        return hashlib.sha256(rows.encode()).hexdigest()[:16]
+        return digest_of(frame)
 
     def shared_with(self, held_out: "Problems") -> np.ndarray:
         """Which of these problems [N] (bool) have the same prompt and media as a held-out one."""
@@ -128,6 +124,15 @@ class Problems:
     @functools.cached_property
     def _ids(self) -> pd.Index:
         return pd.Index(self.frame["id"])
+
+
+def digest_of(frame: pd.DataFrame) -> str:
+    """Hash of every value of a table."""
+    try:
+        rows = frame.to_json(orient="split", index=False, default_handler=str)
+    except (UnicodeDecodeError, OverflowError):  # bytes that are no text, dates beyond pandas' own
+        rows = frame.map(repr).to_json(orient="split", index=False)
+    return hashlib.sha256(rows.encode()).hexdigest()[:16]
 
 
 def load_train(

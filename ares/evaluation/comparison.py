@@ -5,7 +5,6 @@ several seeds of a training run (`ares ablate`): here both policies are fixed, a
 drawn and, through their values, the sampling.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from ares.config import Config, ConfigError, result_settings
-from ares.data import ASKED, Problems
+from ares.data import ASKED, Problems, digest_of
 from ares.evaluation.paired import estimate, p_of_t, spread_of
 
 SAME = ("reward.", "rollout.max_response_length", "rollout.top_p", "data.system_prompt", "data.format_prompt")
@@ -35,10 +34,9 @@ def measured(config: Config, problems: Problems, description: Mapping[str, Any])
     description: of this evaluation (summary.json).
     """
     columns = [name for name in OF_PROBLEMS if name in problems.frame]
-    rows = problems.frame[columns].to_json(orient="split", index=False, default_handler=str)
     of_settings = {name: value for name, value in result_settings(config).items() if name.startswith(SAME)}
     return {name: description.get(name) for name in DESCRIBED} | {
-        "prompts and tests": hashlib.sha256(rows.encode()).hexdigest()[:16],
+        "prompts and tests": digest_of(problems.frame[columns]),
         **of_settings,
     }
 

@@ -29,7 +29,7 @@ from ares.evaluation.request import EvaluationRequest
 from ares.evaluation.suite_problems import load_suite, suite_of
 from ares.grading import check_references, load_grader, try_on
 from ares.models import check_architecture, check_vocabulary, check_weight_files
-from ares.runs import Run, Step, check_model, identity_of, model_digest, read_config, run_files
+from ares.runs import Run, Step, check_model, identity_of, model_digest, read_config, run_files, what_grades
 from ares.step import OpenEnvironment
 from ares.store import Memo, RunStore, StoreError, file_digest, is_name, name_after, runs_directory
 from ares.workers import PlainWorkers, Workers, check_engine, check_weights, newest_checkpoint
@@ -95,7 +95,7 @@ class Evaluation(Step):
         ends, prompts = end_token_ids(config.model.location, tokenizer), problems.frame["prompt_token_ids"]
         check_vocabulary(check_weight_files(config.model), tokenizer, ends, prompts, config.model.path)
         grader = load_grader(config.reward)
-        graded_with = grader.expect(problems.frame)
+        graded_with = what_grades(config, grader.expect(problems.frame))
         is_run = weights_of.exists()
         description = {
             "target": request.target,

@@ -87,6 +87,8 @@ def load_suite(
     found = as_problems(raw.iloc[:, :0], rows, source, columns, tokenizer, adds_special_tokens=form == "completion")
     frame = found.frame
     if form == "completion":
+        ends = {tokenizer.eos_token_id, tokenizer.sep_token_id}  # some tokenizers write one after every text
+        frame["prompt_token_ids"] = [ids[: -1 if ids[-1] in ends else None] for ids in frame["prompt_token_ids"]]
         asked = [usable[each][1] for each in frame["id"]]
         frame["begun"] = [problem.begun[1] for problem in asked if problem.begun]
         frame["stops"] = [list(problem.stops) for problem in asked]

@@ -20,7 +20,7 @@ from ares.engines import until_stop
 from ares.grading.functions import FunctionScore
 from ares.grading.grader import ID_COLUMNS, Grader
 from rewards.code import code_format_score, extract_code, no_code_verdict
-from rewards.thinking import without_thinking
+from rewards.thinking import with_opening_tag, without_thinking
 from sandbox import Program, Verdict, is_forgeable, packages, weighed
 from sandbox.providers import open_sandbox
 
@@ -108,7 +108,7 @@ class CodeGrader(Grader):
         outcomes = [[test.verdict for test in verdict.tests] for verdict in verdicts]
         return rows[ID_COLUMNS].assign(
             accuracy=ratio if self.config.accuracy == "pass_ratio" else all_passed,
-            format=[code_format_score(without_thinking(response)) for response in rows["response"]],
+            format=[code_format_score(_answer(row)) for row in rows.to_dict("records")],
             pass_ratio=ratio,
             error_type=[verdict.error_type for verdict in verdicts],
             test_outcomes=pd.Series(outcomes, index=rows.index, dtype=object),
@@ -134,7 +134,8 @@ class CodeGrader(Grader):
         how = (row.get(name) for name in ("before", "after", "stdin_compare", "checker", "time_limit"))
         key = (source, tests, *how)
         known = self._verdicts  # `forget` puts another in its place
-        if (judged := known.get(key)) is None:
+        judged = known.get(key)
+        if judged is None or (judged.done() and judged.exception() is not None):  # a retry asks the sandbox again
             judged = known[key] = self._threads.submit(self._judge, row, source)
         return judged
 
@@ -176,8 +177,12 @@ def written(row: Mapping[str, Any]) -> str | None:
     """
     begun = row.get("begun")
     if not isinstance(begun, str):
-        return extract_code(without_thinking(row["response"]))
+        return extract_code(_answer(row))
     return begun + until_stop(row["response"], row["stops"]) + "\n"
+
+
+def _answer(row: Mapping[Any, Any]) -> str:
+    return without_thinking(with_opening_tag(row.get("prompt") or "", row["response"]))
 
 
 def check_references(

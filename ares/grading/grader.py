@@ -37,6 +37,9 @@ class RewardError(UserError, RuntimeError):
 class Grader(ABC):
     """Grades responses. Rows have the columns of their problems, and id, slot, sample and response."""
 
+    by_row = False
+    """Whether a row's column `grader` says how it is graded."""
+
     def expect(self, *problems: pd.DataFrame | None) -> str:
         """Called with all problems before start(). Returns what on this machine affects its grades ("": nothing)."""
         return ""
@@ -56,7 +59,7 @@ class Grader(ABC):
 
     def try_on(self, rows: pd.DataFrame) -> None:
         """Grade rows before a run is created. Raises RewardError if the grades cannot be trained on."""
-        check_grades(self.grade(rows), len(rows))
+        check_grades(self.grade(rows), rows)
 
     def forget(self) -> None:  # noqa: B027 (most keep nothing)
         """Drop what was kept for identical responses."""
@@ -85,7 +88,7 @@ def try_on(grader: Grader, problems: Problems, tokenizer: PreTrainedTokenizerBas
     RewardError.
     """
     whole = problems.frame
-    firsts = whole[~whole[GRADER].astype(str).duplicated()] if GRADER in whole else whole.head(1)
+    firsts = whole[~whole[GRADER].astype(str).duplicated()] if grader.by_row else whole.head(1)
     frame = pd.concat([firsts, whole.iloc[[min(1, len(whole) - 1)]]], ignore_index=True)
     answers = firsts["answer"] if "answer" in firsts else ["42"] * len(firsts)
     texts = [*(RIGHT.format(answer=answer_text(answer)) for answer in answers), ""]
@@ -101,12 +104,17 @@ def try_on(grader: Grader, problems: Problems, tokenizer: PreTrainedTokenizerBas
         ) from None
 
 
-def check_grades(table: pd.DataFrame, count: int) -> None:
-    """Raise RewardError if a grader's table has the wrong rows, lacks columns or has an accuracy outside [0, 1]."""
+def check_grades(table: pd.DataFrame, rows: pd.DataFrame) -> None:
+    """Raise RewardError if a grader's table has other rows than those given, lacks columns or has wrong accuracies."""
     missing = [name for name in (*ID_COLUMNS, "accuracy", "format") if name not in table]
-    if missing or len(table) != count:
+    if missing or len(table) != len(rows):
         lacking = f"; missing columns: {', '.join(missing)}" if missing else ""
-        raise RewardError(f"The grader returned {len(table)} rows for {count} responses{lacking}")
+        raise RewardError(f"The grader returned {len(table)} rows for {len(rows)} responses{lacking}")
+    of_rows, of_table = (sorted(zip(each["slot"], each["sample"], strict=True)) for each in (rows, table))
+    if other := next((asked for asked, found in zip(of_rows, of_table, strict=True) if asked != found), None):
+        raise RewardError(
+            f"The grader returned no row for slot {other[0]}, sample {other[1]}: it changed these columns"
+        )
     known = table["accuracy"].dropna().astype(float)
     for place in known.index[~known.between(0.0, 1.0)]:
         raise RewardError(
@@ -120,7 +128,7 @@ def grade_rows(grader: Grader, rows: pd.DataFrame) -> pd.DataFrame:
     """A grader's table of `answered` rows, checked. An episode whose environment failed has no score, whatever was
     said in it: the policy could not finish it. Raises RewardError."""
     scores = grader.grade(rows)
-    check_grades(scores, len(rows))
+    check_grades(scores, rows)
     if "episode_error" not in rows:
         return scores
     broken = rows.loc[rows["episode_error"] != "", ["slot", "sample"]]

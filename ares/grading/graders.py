@@ -22,6 +22,7 @@ from ares.grading.reward_model import RewardModelScorer
 from rewards.aepo import format_reward
 from rewards.math import BOXED, asked_format, find_answer, grade_answers
 from rewards.procedural import SCORER, reasoning_gym
+from rewards.thinking import with_opening_tag
 
 SCORE = "score"
 """Column with the reward of a response; `score_NAME` is the score from function NAME."""
@@ -78,7 +79,11 @@ def _scorer(config: RewardConfig, kind: str, setting: str, timeout: float) -> Sc
 def _grades(rows: pd.DataFrame, config: RewardConfig) -> list[float]:
     """1 for each right answer, read where reward.answer says, else where the prompt asks for it."""
     where = [config.answer or asked_format(prompt) or BOXED for prompt in rows["prompt"]]
-    return grade_answers(rows["response"].tolist(), rows["answer"].tolist(), where, config.computed)
+    return grade_answers(_said(rows), rows["answer"].tolist(), where, config.computed)
+
+
+def _said(rows: pd.DataFrame) -> list[str]:
+    return [with_opening_tag(*each) for each in zip(rows["prompt"], rows["response"], strict=True)]
 
 
 def environment_scores(rows: pd.DataFrame) -> list[FunctionScore]:
@@ -133,7 +138,7 @@ class ProceduralScorer:
         usual = rows["answer"].str.contains("\n").map({True: WHOLE, False: LAST_LINE})
         asked = zip(rows["prompt"], usual, strict=True)
         places = [self.answer or asked_format(prompt) or place for prompt, place in asked]
-        responses = rows["response"].tolist()
+        responses = _said(rows)
         if first:
             bare, reference = places[0] in (WHOLE, LAST_LINE), rows["answer"].iloc[0]
             responses[0] = reference if bare else ANSWERED.format(answer=reference)

@@ -19,7 +19,7 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from ares.config import ConfigError, ModelConfig, RewardModelConfig
-from ares.data import ASKED, load_tokenizer
+from ares.data import ASKED, load_tokenizer, write_chat
 from ares.grading.functions import FunctionScore
 from ares.models import ModelError, check_weight_files, read_settings, read_weights
 
@@ -42,7 +42,10 @@ class RewardModel:
         self._pads_with_ends = self.tokenizer.pad_token_id == self.tokenizer.eos_token_id
         self.model = model.to(config.device).eval()
         positions = getattr(model.config, "max_position_embeddings", math.inf)
-        self.longest = min(self.tokenizer.model_max_length, positions)
+        numbered = (each for name, each in model.named_modules() if name.endswith("position_embeddings"))
+        padding = next((getattr(each, "padding_idx", None) for each in numbered), None)
+        unused = 0 if padding is None else padding + 1  # RoBERTa counts positions from there
+        self.longest = min(self.tokenizer.model_max_length, positions - unused)
 
     @torch.inference_mode()
     def scores(self, asked: list[Asked]) -> list[float | None]:
@@ -70,7 +73,7 @@ class RewardModel:
             problem = "\n\n".join(str(message["content"]) for message in messages)
             return self.tokenizer(problem, response, verbose=False)
         chat = [*messages, {"role": "assistant", "content": response}]
-        text = self.tokenizer.apply_chat_template(chat, tokenize=False)
+        text = write_chat(self.tokenizer, chat, {}, begins=False)
         return self.tokenizer(text, add_special_tokens=False, verbose=False)
 
 

@@ -12,6 +12,7 @@ from ares.runs.description import (
     model_digest,
     read_config,
     run_files,
+    what_grades,
 )
 from ares.runs.difference import first_difference
 from ares.runs.doctor import findings

@@ -101,11 +101,17 @@ def digests_of(config: Config, train: Problems, validation: Problems | None, gra
         except OSError as error:
             raise ConfigError(f"{setting}={path}: {error.strerror}") from error
     data = {"train": train.digest(), "validation": validation.digest() if validation is not None else None}
-    of_model = [model_digest(config.reward.model.path)] if "model" in config.reward.kinds else []
-    graded = {"graded_with": "-".join(filter(None, [graded_with, *of_model]))} if graded_with or of_model else {}
+    what = what_grades(config, graded_with)
+    graded = {"graded_with": what} if what else {}
     reference = config.model.reference
     teacher = {} if reference is None else {"reference": model_digest(reference)}
     return data | model_digests(config.model.path) | {"files": files} | graded | teacher
+
+
+def what_grades(config: Config, graded_with: str) -> str:
+    """What decides grades besides settings and files: what the grader knows of this machine, and its reward model."""
+    of_model = [model_digest(config.reward.model.path)] if "model" in config.reward.kinds else []
+    return "-".join(filter(None, [graded_with, *of_model]))
 
 
 def model_digests(path: str) -> dict[str, Any]:

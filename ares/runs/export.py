@@ -115,9 +115,12 @@ def _write(config: Config, checkpoint: Path, adapters_only: bool, folder: Path) 
     if generation is not None:
         model.generation_config = GenerationConfig()
     model.save_pretrained(folder)
+    tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
     if generation is not None and not adapters_only:
+        ends = sorted(end_token_ids(config.model.location, tokenizer))
+        generation.eos_token_id = ends[0] if len(ends) == 1 else ends or None  # as the engine ended responses
         (folder / "generation_config.json").write_text(generation.to_json_string(), encoding="utf-8")
-    load_tokenizer(config.model.path, config.model.trust_remote_code).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     if config.model.family == "vision_language":
         AutoImageProcessor.from_pretrained(config.model.location, backend="pil").save_pretrained(folder)
 

@@ -1,5 +1,6 @@
 """Suites: where their files are found, their prompts, which tests are base ones, what a completion's program is."""
 
+import copy
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 from huggingface_hub import constants
+from tokenizers.processors import TemplateProcessing
 
 from ares.config import ConfigError
 from ares.data import DataError
@@ -47,8 +49,10 @@ def cached(folder: Path, name: str, file: str, *rows: Row) -> Path:
     return rows_in(repository / "snapshots" / ("0" * 40) / file, *rows)
 
 
-def asked(name: str, data: Path | None = None, form: str | None = None, template: bool = True) -> SuiteProblems:
-    model = tokenizer()
+def asked(
+    name: str, data: Path | None = None, form: str | None = None, template: bool = True, own: Any = None
+) -> SuiteProblems:
+    model = own or tokenizer()
     if not template:
         model = type(model).from_pretrained(model.name_or_path)
         model.chat_template = None
@@ -133,6 +137,15 @@ def test_an_instruct_prompt_is_a_chat_and_a_completion_the_bare_head(nothing_at_
     assert "begun" not in chat
 
 
+def test_a_completions_prompt_does_not_end_with_the_end_token_that_some_tokenizers_add(nothing_at_hand: Path) -> None:
+    ending, plain = copy.deepcopy(tokenizer()), tokenizer()(HUMANEVAL["prompt"])["input_ids"]
+    end = (ending.eos_token, ending.eos_token_id)
+    ending._tokenizer.post_processor = TemplateProcessing(single=f"$A {end[0]}", special_tokens=[end])
+    assert ending(HUMANEVAL["prompt"])["input_ids"] == [*plain, end[1]]
+    file = rows_in(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL)
+    assert asked("humaneval", file, "completion", own=ending).problems.frame["prompt_token_ids"].tolist() == [plain]
+
+
 ROWS = {"humaneval": HUMANEVAL, "humaneval+": HUMANEVAL_PLUS, "mbpp": MBPP, "mbpp+": MBPP_PLUS, "apps": APPS}
 
 
@@ -151,6 +164,9 @@ def test_a_chats_program_is_its_code_block_after_the_thinking() -> None:
     block = "```python\nx = {}\n```\n"
     assert written({"response": f"<think>{block.format(1)}</think>{block.format(2)}"}) == "x = 2\n"
     assert written({"response": f"<think>{block.format(1)}"}) is None  # cut off
+    begins = "<|im_start|>assistant\n<think>\n"  # the template's
+    assert written({"prompt": begins, "response": block.format(1)}) is None
+    assert written({"prompt": begins, "response": f"{block.format(1)}</think>{block.format(2)}"}) == "x = 2\n"
     assert written({"response": "x = 1"}) is None
 
 

@@ -4,6 +4,7 @@ solutions, which are judged first."""
 import contextlib
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +177,23 @@ def test_references_that_fail_are_named_with_their_reason(tmp_path: Path) -> Non
 def test_a_set_without_references_is_no_sanity(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no row has one"):
         judged_references(tmp_path, {"a": {**REFERENCE, "solution": None}})
+
+
+def test_a_sandbox_that_failed_is_asked_again() -> None:
+    """The retry of a phase calls the same grader: a failure is not kept as programs' verdicts are."""
+    grader, calls = CodeGrader(RewardConfig(code=CodeConfig(workers=1))), []
+
+    class Pool:
+        def run(self, programs: list[Any]) -> list[Verdict]:
+            calls.append(len(programs))
+            if len(calls) == 1:
+                raise ConnectionError("away")
+            return [Verdict(1.0, "accepted", (Outcome("accepted"),) * 4)]
+
+        def close(self) -> None: ...
+
+    grader._pool, grader._threads = Pool(), ThreadPoolExecutor(1)  # type: ignore[assignment]
+    with pytest.raises(ConnectionError):
+        grader.grade(rows("right"))
+    assert grader.grade(rows("right"))["accuracy"].tolist() == [1.0]
+    grader.close()

@@ -42,6 +42,7 @@ def opened(folder: Path, text: str, *settings: str) -> Run:
         ("import os\ndef f(completions, **k): os._exit(3)", r"own\.py:f: .*its process died"),
         (GRADER.format(columns="accuracy=5.0, format=1.0"), r"The grader gave 5\.0 to problem .*column `score`"),
         (GRADER.format(columns="accuracy=1.0"), r"2 rows for 2 responses; missing columns: format"),
+        (GRADER.format(columns="accuracy=1.0, format=1.0, slot=7"), r"no row for slot 0, sample 0: it changed"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_before_the_run_is_created(text: str, told: str, tmp_path: Path) -> None:

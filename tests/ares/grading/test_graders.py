@@ -297,3 +297,11 @@ def test_an_accuracy_that_nobody_says_is_refused_with_the_parts_there_are(graded
 def test_a_part_that_is_no_accuracy_is_refused(graded: Graded) -> None:
     with pytest.raises(RewardError, match=r"gave '2}' to problem 'a', sample 0; .*an accuracy"):
         graded(COMPUTE_SCORE, accuracy="pred")
+
+
+@pytest.mark.parametrize(("response", "accuracy"), [("so \\boxed{2}? I", 0.0), ("4</think>\\boxed{2}", 1.0)])
+def test_a_guess_in_thoughts_that_were_cut_off_is_no_answer_where_the_prompt_opens_them(
+    response: str, accuracy: float
+) -> None:
+    rows = ROWS.head(1).assign(prompt="<|im_start|>assistant\n<think>\n", response=response)
+    assert column(load_grader(RewardConfig(kind="math")).grade(rows)) == [accuracy]

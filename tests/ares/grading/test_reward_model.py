@@ -8,11 +8,18 @@ import pandas as pd
 import pytest
 import ray
 import torch
-from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+)
 
 from ares.cluster import connect
 from ares.config import ConfigError, RewardConfig, RewardModelConfig
 from ares.data import ASKED
+from ares.evaluation.evaluation import Evaluation
+from ares.evaluation.request import EvaluationRequest
 from ares.grading import load_grader
 from ares.grading.reward_model import RewardModel, RewardModelScorer
 from ares.runs.description import identity_of
@@ -103,6 +110,44 @@ def test_its_weights_are_part_of_what_a_run_is(path: str, tmp_path: Path) -> Non
         _, digests = Run.check(settings, "run", tmp_path / "runs")
         identities.append(identity_of(config(), digests))
     assert identities[0] != identities[1]
+
+
+def test_an_evaluation_is_another_one_once_the_model_at_its_path_has_changed(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder, evaluations = shutil.copytree(path, tmp_path / "judge"), []
+    for weight in (1.0, 2.0):
+        with torch.random.fork_rng():
+            classifier(folder, weight=weight)
+        settings = ["reward={kind: model, accuracy: 0}", f"reward.model.path={folder}"]
+        asked = EvaluationRequest(target=str(MODEL), profile="tiny-math", max_problems=2, overrides=settings)
+        evaluations.append(Evaluation.open(asked).run)
+    assert len({run.store.directory for run in evaluations}) == len({run.identity for run in evaluations}) == 2
+
+
+def test_the_last_places_that_robertas_positions_leave_unused_are_no_room(tmp_path: Path) -> None:
+    with torch.random.fork_rng():
+        settings = RobertaConfig(
+            vocab_size=len(tokenizer()), hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8,
+            max_position_embeddings=20, num_labels=1, pad_token_id=1,
+        )  # fmt: skip
+        RobertaForSequenceClassification(settings).save_pretrained(tmp_path)
+    own = copy.deepcopy(tokenizer())
+    own.chat_template = None
+    own.save_pretrained(tmp_path)
+    model = RewardModel(RewardModelConfig(path=str(tmp_path)))
+    scores = model.scores([([{"role": "user", "content": ""}], "1" * length) for length in (17, 18, 19, 20)])
+    assert [score is None for score in scores] == [False, False, True, True]
+
+
+def test_a_template_that_asks_for_the_date_has_the_policys(path: str, tmp_path: Path) -> None:
+    folder, own = shutil.copytree(path, tmp_path / "dated"), copy.deepcopy(tokenizer())
+    own.chat_template = "{{ strftime_now('%Y') }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    own.save_pretrained(folder)
+    model = RewardModel(RewardModelConfig(path=str(folder)))
+    ids = model._encode([{"role": "user", "content": "1"}], "2")["input_ids"]
+    assert own.decode(ids) == "202412"
 
 
 @pytest.mark.slow

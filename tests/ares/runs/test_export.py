@@ -138,6 +138,18 @@ def test_generation_settings_are_exported_as_they_are(tmp_path: Path, monkeypatc
     assert GenerationConfig.from_pretrained(tmp_path / "out").temperature == 0.6
 
 
+def test_an_exported_model_ends_its_responses_where_the_engine_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the tokenizer's end token too, whatever generation_config.json says."""
+    source = tmp_path / "model"
+    shutil.copytree(MODEL, source)
+    (source / "generation_config.json").write_text(json.dumps({"eos_token_id": 7}))
+    trained(tmp_path / "runs", monkeypatch, f"model.path={source}")
+    export("r", tmp_path / "out")
+    assert GenerationConfig.from_pretrained(tmp_path / "out").eos_token_id == [1, 7]
+
+
 def test_files_have_the_permissions_that_the_umask_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights could be read by their owner alone."""
     trained(tmp_path / "runs", monkeypatch)
