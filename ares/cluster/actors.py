@@ -8,21 +8,26 @@ import socket
 from typing import Any
 
 import ray
+from ray.exceptions import ObjectLostError
 
 from ares.config import Config
 from ares.learner import Ranks
 from ares.store import RunStore, path_of
-from ares.workers import EngineService, LearnerService
+from ares.workers import EngineService, LearnerService, SharedWeights
 
 
 class LearnerActor(LearnerService):
     """A rank of the learner. With several, it is made by `join`.
 
     run_directory: a path, or the URL that this machine has a copy of. writer: the process that holds the run.
+    lends: engines use the weights as they lie in this process's memory.
     """
 
-    def __init__(self, settings: dict[str, Any], run_directory: str, rank: int = 0, writer: str = "") -> None:
+    def __init__(
+        self, settings: dict[str, Any], run_directory: str, rank: int = 0, writer: str = "", lends: bool = False
+    ) -> None:
         self.made_of = Config.model_validate(settings), RunStore(path_of(run_directory)), rank
+        self._lends = lends
         config, store, _ = self.made_of
         store.act_for(writer)
         if config.learner.ranks == 1:
@@ -39,9 +44,23 @@ class LearnerActor(LearnerService):
         config, store, rank = self.made_of
         super().__init__(config, store, Ranks.joined(rank, config.learner.ranks, address))
 
+    def weights(self) -> Any:
+        """The policy's weights: where they lie if they are lent, else as arrays."""
+        return (self._lends and self.shared) or super().weights()
+
 
 class EngineActor(EngineService):
     """An engine."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(Config.model_validate(settings))
+
+    def load_weights(self, version: int, weights: Any, lent: bool = False) -> None:
+        """Take over weights that lie in the learner's memory or in Ray's object store."""
+        if not isinstance(weights, SharedWeights):
+            super().load_weights(version, weights)
+            return
+        try:
+            super().load_weights(version, weights.arrays(), lent=True)
+        except FileNotFoundError as error:
+            raise ObjectLostError("", None, "the learner has died") from error

@@ -131,7 +131,8 @@ class Cluster(Workers):
 
     def _start_learner(self) -> LearnerGroup:
         of_all = self.config.model_dump(mode="json"), self.store.address
-        of_each = [(*of_all, rank, self.store.writer) for rank in range(self.config.learner.ranks)]
+        lends = not os.environ.get("RAY_ADDRESS") and not self.config.rollout.max_staleness
+        of_each = [(*of_all, rank, self.store.writer, lends) for rank in range(self.config.learner.ranks)]
         return LearnerGroup(self._make("learner", LearnerActor, *of_each), self._patience)
 
     def _start_engine(self) -> EngineGroup:

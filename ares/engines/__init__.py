@@ -5,6 +5,7 @@ Not covered: which prompts are sampled, what is done with the responses.
 
 from ares.engines.diffusion import DiffusionEngine
 from ares.engines.engine import (
+    ALIGNED,
     Completion,
     Engine,
     Request,

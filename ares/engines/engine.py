@@ -21,6 +21,9 @@ from transformers import PretrainedConfig, PreTrainedTokenizerBase
 from ares.config import Config
 from ares.models import ModelError, stored_tensors
 
+ALIGNED = 64
+"""Bytes: torch takes memory at addresses that are multiples of this."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -73,6 +76,8 @@ class Engine(ABC):
 
     version: int | None = None
     """Policy version of the current weights; None before any were loaded."""
+    borrows = False
+    """Whether weights that are given stay as they are until others are: then an engine need not copy them."""
 
     @classmethod
     @abstractmethod
@@ -107,10 +112,13 @@ class ModelEngine(Engine):
     def load_weights(self, version: int, weights: dict[str, Tensor]) -> None:
         """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""
         own = stored_tensors(self.model)
-        # Before anything is copied: copy_ would broadcast a row over a matrix.
+        # Before anything is taken: a tensor's data may be replaced by data of any shape.
         check_weights({name: tensor.shape for name, tensor in own.items()}, weights)
         for name, tensor in own.items():
-            tensor.copy_(weights[name])
+            given = weights[name]
+            # At another address products with a single row have other bits.
+            lies = self.borrows and given.data_ptr() % ALIGNED == 0
+            tensor.data = given.to(tensor.device, tensor.dtype, copy=not lies)
         self.version = version
 
     def padded(self, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

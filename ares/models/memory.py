@@ -96,16 +96,17 @@ def _saved_bytes(policy: PolicyModel, tokens: int) -> int:
     known = {parameter.untyped_storage().data_ptr() for parameter in policy.model.parameters()}
     vocabulary, kept = policy.model.get_input_embeddings().num_embeddings, []
 
-    def keep(tensor: Tensor) -> Tensor:
+    def keep(tensor: Tensor) -> None:
         if tensor.shape[-1:] != (vocabulary,) and tensor.untyped_storage().data_ptr() not in known:
-            kept.append(tensor)  # and with it its storage, so that no other gets its address
-        return tensor
+            # With its storage, so that no other gets its address, but not its graph, whose hooks hold this list: such a
+            # circle is never freed.
+            kept.append(tensor.detach())
 
     answer = torch.ones(1, tokens - 1, dtype=torch.long)
     row = {"prompts": answer[:, :1], "responses": answer, "attention_mask": torch.ones(1, tokens, dtype=torch.long)}
     row |= {"response_mask": answer, "canvas": answer, "mask_seeds": answer[:, 0]}
     part = policy.on_device(DataProto.from_dict(row, {"media_references": [[]]}))
-    with saved_tensors_hooks(keep, lambda tensor: tensor):
+    with saved_tensors_hooks(keep, lambda nothing: nothing):
         policy.token_log_probs(part, 1.0)
     return sum({each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in kept}.values())
 

@@ -8,4 +8,5 @@ from ares.workers.placement import check_engine, check_gpus, demand, runs_that_f
 from ares.workers.plain import PlainWorkers
 from ares.workers.replay import check_weights, first_unreplayable, newest_checkpoint
 from ares.workers.services import EngineService, LearnerService
+from ares.workers.shared_weights import SharedWeights
 from ares.workers.workers import Workers

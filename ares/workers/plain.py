@@ -102,7 +102,7 @@ class PlainLearner(_Plain):
         return (await self.stream(count, "update", batch, beta))[-1]
 
     def weights(self) -> Any:
-        """The weights, which the engine copies before the next update; copies where it may load them later
+        """The weights, which the next update changes; copies where the engine may need them for longer
         (rollout.max_staleness)."""
         weights = self.service.weights()
         return {name: array.copy() for name, array in weights.items()} if self._stale else weights
@@ -116,7 +116,7 @@ class PlainEngine(_Plain):
 
     async def load_weights(self, version: int, weights: Any) -> None:
         """Take over the weights of a version."""
-        await self.call("load_weights", version, weights)
+        await self.call("load_weights", version, weights, True)
 
     async def generate(
         self, requests: list[Request], settings: SamplingSettings, finished: Finished | None

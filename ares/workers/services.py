@@ -3,6 +3,7 @@
 Not covered: which version they are asked for (ares/workers/workers.py), the processes (ares/cluster).
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,8 +16,9 @@ from ares.config import ENGINES, Config
 from ares.data import load_tokenizer
 from ares.engines import Completion, Engine, Request, SamplingSettings, view_as_tensors
 from ares.learner import Learner, Ranks, UpdateResult
-from ares.models import naming_settings
+from ares.models import naming_settings, stored_tensors
 from ares.store import Ref, RunStore
+from ares.workers.shared_weights import SharedWeights
 
 
 class LearnerService:
@@ -27,6 +29,11 @@ class LearnerService:
         self.store = store
         self.rank = ranks.rank
         self.learner = Learner(config, ranks)
+        self.shared: SharedWeights | None = None
+        """Where the weights lie, if engines can use them as they lie there."""
+        apart = self.learner.device.type != "cpu" or self.learner.sharded or config.model.lora is not None
+        if not apart and hasattr(os, "memfd_create"):  # which Linux has
+            self.shared = SharedWeights.move(stored_tensors(self.learner.policy.model))
 
     def version(self) -> int:
         """Training steps that made the current weights."""
@@ -85,8 +92,12 @@ class EngineService:
         """Version of the current weights; None before any were loaded."""
         return self.engine.version
 
-    def load_weights(self, version: int, weights: Mapping[str, np.ndarray]) -> None:
-        """Copy the weights of a policy version from main memory."""
+    def load_weights(self, version: int, weights: Mapping[str, np.ndarray], lent: bool = False) -> None:
+        """Take over the weights of a policy version from main memory.
+
+        lent: they stay as they are until this is called again, so that an engine on a CPU may use them as they lie.
+        """
+        self.engine.borrows = lent
         self.engine.load_weights(version, view_as_tensors(weights))
 
     def sleep(self) -> None:

@@ -109,6 +109,8 @@ class Workers(ABC):
             learner = await self._learner_at(step - 1)
             if self.config.rollout.max_staleness:
                 self._held(step - 1, learner)
+            else:
+                self._engine_version = None  # its weights may be the learner's own
             await self._engine_sleeps()
             inputs = self._update_inputs(step)
             self._learner_version = None  # a cancelled update still completes
@@ -248,7 +250,7 @@ class Workers(ABC):
     async def _rewind(self, learner: Any, version: int, held: int | None) -> Any:
         """Load the newest checkpoint at or before `version` and replay the batches committed since then."""
         checkpoint_version, checkpoint = newest_checkpoint(self.store, version)
-        self._learner_version = None
+        self._learner_version = self._engine_version = None  # the engine's weights may be the learner's own
         if held is None or checkpoint_version > held:
             if checkpoint is None:
                 learner.kill()

@@ -391,6 +391,23 @@ def test_an_update_that_was_abandoned_is_not_made_twice(
     assert learner.batches == [1, 2]
 
 
+@pytest.mark.parametrize("replayed", [False, True])
+def test_an_engine_takes_weights_anew_once_the_learner_may_have_changed_those_it_shares(
+    replayed: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the update is cut off: it goes on."""
+    learner: Any = Trained()
+    cluster._learner, cluster._learner_version, cluster._engine_version = learner, 0, 0
+    monkeypatch.setattr(Cluster, "_update_inputs", lambda cluster, step: (step, None))
+
+    async def abandoned() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(cluster._learner_at(1) if replayed else cluster.update(1), 0.05)
+
+    asyncio.run(abandoned())
+    assert cluster._engine_version is None
+
+
 def test_weights_that_an_engine_may_have_taken_over_are_not_taken_for_the_ones_before(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

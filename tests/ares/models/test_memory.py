@@ -1,5 +1,6 @@
 """What an update takes of memory, and the settings that are named when it is short."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,16 @@ def test_an_update_that_will_not_fit_is_said_at_the_start_with_a_size_that_does(
     assert learner(f"learner.micro_batch_tokens={fits}").policy.notes == []
     monkeypatch.setattr(memory, "free_memory", lambda device: fixed)
     assert learner().policy.notes[0].endswith("nothing is left for them")
+
+
+def test_the_trial_pass_keeps_nothing() -> None:
+    """An operation's saved output held the whole pass, and with it the weights' file: 125 MB of SmolLM2."""
+    trained = learner()
+    large = torch.Size([1, memory.LARGE, trained.policy.model.config.hidden_size])
+    gc.collect()
+    memory._saved_bytes(trained.policy, memory.LARGE)
+    gc.collect()
+    assert not [each for each in gc.get_objects() if type(each) is torch.Tensor and each.shape == large]
 
 
 def test_the_prediction_of_a_tokens_memory_is_what_an_update_takes(monkeypatch: pytest.MonkeyPatch) -> None:
