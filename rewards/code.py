@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import textwrap
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 FENCE = "```"
 BINARY_THRESHOLD = 0.99
+_INDENTED = re.compile(r"\s*^[ \t]+\S", re.MULTILINE)
 LONGEST_TEST = 200
 """Characters of a failing test that are shown."""
 _PARSED_AS = "<completion>"
@@ -51,7 +53,8 @@ def completion_text(completion: Completion) -> str:
 
 
 def extract_code(text: str, language: str = "python") -> str | None:
-    """The first closed code block marked as `language`, without its fences; None if there is none.
+    """The first closed code block marked as `language`, without its fences; None if there is none. Within a list, its
+    lines are moved to the left.
 
     Python's mark may be Python, py or python3: what a format is worth is not asked here (`code_format_score`).
     """
@@ -59,7 +62,7 @@ def extract_code(text: str, language: str = "python") -> str | None:
     for block in text.split(FENCE)[1:-1:2]:
         head, line_break, code = block.partition("\n")
         if line_break and mark.fullmatch(head.rstrip()):
-            return code
+            return textwrap.dedent(code) if _INDENTED.match(code) else code
     return None
 
 

@@ -121,14 +121,15 @@ def read_problem(row: Mapping[str, Any], config: DataConfig) -> CodeProblem:
 
 
 def with_unit_tests(frame: pd.DataFrame, problems: list[CodeProblem], tests_key: str) -> pd.DataFrame:
-    """The rows with the normalised columns, without those they were read from, since tests may be large."""
+    """The rows with the normalised columns, without those they were read from, since tests may be large, and without a
+    row's own columns of these names: CanItEdit's `after` is a solution, not code to put after programs."""
     names = ["test_cases", "stdin_tests", "setup", "entry_point", "solution"]
     names += [name for name, usual in _OPTIONAL.items() if any(getattr(p, name) != usual for p in problems)]
     cells = {name: [getattr(problem, name) for problem in problems] for name in names}
     if "packages" in cells:
         cells["packages"] = list(map(list, cells["packages"]))
     columns = {name: pd.Series(values, index=frame.index, dtype=object) for name, values in cells.items()}
-    read = [tests_key, *_COLUMNS, "solutions", "incorrect_solutions", "checker", "time_limit"]
+    read = [tests_key, *_COLUMNS, *_OPTIONAL, "solutions", "incorrect_solutions"]
     return frame.drop(columns=read, errors="ignore").assign(**columns)
 
 

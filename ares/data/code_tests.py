@@ -12,10 +12,10 @@ import ast
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeGuard
 
 from sandbox import parse
 
@@ -157,7 +157,7 @@ def _listed(value: Any, column: str) -> list[Any]:
     if isinstance(value, list):
         return value
     if isinstance(value, str):
-        return _split(value) if value.strip() else []
+        return _split(value, column) if value.strip() else []
     if not isinstance(value, dict):
         raise RowError(f"{column} holds no tests, but {value!r:.80}")
     if texts := value.get("functional") or value.get("assert_case"):
@@ -177,7 +177,8 @@ def _call(function: str, test: dict[str, Any], column: str, has_checker: bool) -
     """The assert of a call."""
     arguments, result = test["input"], test["output"]
     if isinstance(arguments, str):  # one JSON value a line
-        arguments = [_parsed(line, column) for line in arguments.splitlines()]
+        # Not splitlines: U+2028 may stand within a JSON text.
+        arguments = [_parsed(line, column) for line in arguments.split("\n") if line.strip()]
         result = _parsed(result, column)
     if not isinstance(arguments, list):
         raise RowError(f"{column}: the inputs of a function are a list of arguments, this is {arguments!r:.80}")
@@ -218,22 +219,55 @@ def _lines(value: Any, column: str) -> str:
     return "\n".join(format(Decimal(line), "f") if _is_long(line) else str(line) for line in lines)
 
 
-def _split(text: str) -> list[str]:
-    """Split a text that defines unittest classes without running them into a test per method (BigCodeBench)."""
+def _split(text: str, column: str) -> list[str]:
+    """Split a text that defines unittest classes without running them into a test per method, its bases' included
+    (BigCodeBench). Raises RowError where a test would not be run."""
     if "TestCase" not in text or "unittest.main(" in text:
         return [text]
     try:
-        classes = [node for node in parse(text).body if isinstance(node, ast.ClassDef)]
+        body = parse(text).body
     except UNPARSABLE:
         return [text]  # which `ares data check` names
-    methods = [
-        _RUN_ONE.format(case=node.name, method=line.name)
-        for node in classes
-        if any("TestCase" in ast.unparse(base) for base in node.bases)
-        for line in node.body
-        if isinstance(line, ast.FunctionDef) and line.name.startswith("test")
-    ]
-    return [f"{text.rstrip()}\n{method}" for method in methods] or [text]
+    kinds: dict[str, str] = {}
+    methods: dict[str, list[_Function]] = {}
+    for node in (each for each in body if isinstance(each, ast.ClassDef)):
+        bases = [ast.unparse(base) for base in node.bases]
+        kinds[node.name] = " ".join(kinds.get(base, base) for base in bases)
+        methods[node.name] = found = [line for line in node.body if _is_test(line)]
+        for base in bases:
+            found += [each for each in methods.get(base, ()) if each.name not in [own.name for own in found]]
+    run = [(case, each) for case, of in methods.items() if "TestCase" in kinds[case] for each in of]
+    if not run:
+        return [text]
+    for case, method in run:
+        if isinstance(method, ast.AsyncFunctionDef) and "Async" not in kinds[case]:
+            raise RowError(
+                f"{column}: {case}.{method.name} is async, and no unittest.IsolatedAsyncioTestCase awaits it: every "
+                "program would pass it"
+            )
+    used = {each.id for node in body for each in ast.walk(node) if isinstance(each, ast.Name)}
+    runs = [method for _, method in run]
+    for statement in body:
+        for test in _tests_in(statement) if getattr(statement, "name", None) not in used else ():
+            if test not in runs:
+                raise RowError(f"{column}: {test.name} would not be run: it is in no unittest.TestCase")
+    return [f"{text.rstrip()}\n{_RUN_ONE.format(case=case, method=method.name)}" for case, method in run]
+
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _is_test(node: ast.AST) -> TypeGuard[_Function]:
+    return isinstance(node, _Function) and node.name.startswith("test")
+
+
+def _tests_in(node: ast.AST) -> Iterator[_Function]:
+    """The test functions of a statement, not those within functions."""
+    if _is_test(node):
+        yield node
+    elif not isinstance(node, _Function):
+        for child in ast.iter_child_nodes(node):
+            yield from _tests_in(child)
 
 
 _RUN_ONE = '''

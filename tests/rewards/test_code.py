@@ -48,6 +48,10 @@ def test_the_format_is_the_published_expression(text, language):
         ("```python3\nx = 1\n```", "x = 1\n"),
         ("```pyx\nx = 1\n```", None),
         ("x = 1", None),
+        # In a list: it was an IndentationError.
+        ("1. Here:\n   ```python\n   def f():\n       return 1\n   ```\n", "def f():\n    return 1\n"),
+        ("- ```python\n\n\tx = 1\n\n\ty = 2\n  ```\n", "\nx = 1\n\ny = 2\n"),
+        ("   ```python\nif x:\n    y = '''\n    \n'''\n   ```\n", "if x:\n    y = '''\n    \n'''\n   "),
     ],
 )
 def test_the_first_closed_block_of_the_language_is_the_code(text, code):

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from ares.config.run import DataConfig
-from ares.data.code import packages_of, program, with_unit_tests
+from ares.data.code import RowError, packages_of, program, with_unit_tests
 from ares.data.problems import DataError, Problems, joined, load_problems
 from ares.runs.run import Run
 from sandbox import Program, SandboxPool, Verdict
@@ -185,6 +185,71 @@ def test_a_row_of_bigcodebench_has_a_test_a_method_and_the_packages_of_its_libs(
     assert passes.error_type == "accepted"  # its imports are there, as in the completion
     assert [test.verdict for test in other.tests] == ["wrong_answer", "wrong_answer", "runtime_error"]
     assert "AssertionError" in other.tests[0].detail
+
+
+INHERITED = """import unittest
+class Mixin:
+    def test_mixed(self):
+        self.assertEqual(f(2), 4)
+class First(unittest.TestCase):
+    def test_first(self):
+        self.assertEqual(f(1), 2)
+class More(Mixin, First):
+    def test_more(self):
+        self.assertEqual(f(3), 6)
+class Later(unittest.IsolatedAsyncioTestCase):
+    async def test_later(self):
+        self.assertEqual(f(4), 8)
+def test_data():
+    return []
+print(test_data())
+"""
+
+
+def test_tests_of_base_classes_and_coroutines_are_run(pool: SandboxPool) -> None:
+    """Only First's was: a program that is wrong for 2, 3 and 4 was accepted."""
+    row = {"prompt": "Double.", "test": INHERITED}
+    runs = [text.splitlines()[-1] for text in read(row).test_cases]
+    more = [f'run_one(More("{name}"))' for name in ("test_more", "test_mixed", "test_first")]
+    assert runs == ['run_one(First("test_first"))', *more, 'run_one(Later("test_later"))']
+    right, wrong = judged(pool, row, "def f(x): return 2 * x", "def f(x): return 2")
+    assert right.error_type == "accepted"
+    assert [each.verdict == "accepted" for each in wrong.tests] == [True, False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            "class Plain:\n    def test_a(self):\n        assert f(2) == 4\n",
+            "test: test_a would not be run: it is in no",
+        ),
+        ("def test_b():\n    assert f(2) == 4\n", "test: test_b would not be run"),
+        ("if f:\n    class C(unittest.TestCase):\n        def test_c(self): pass\n", "test: test_c would not be run"),
+        ("class D(First):\n    async def test_d(self): pass\n", "test: D.test_d is async, and no unittest.Isolated"),
+    ],
+)
+def test_a_test_that_would_not_be_run_is_refused(more: str, said: str) -> None:
+    with pytest.raises(RowError, match=said):
+        read({"prompt": "Double.", "test": INHERITED + more})
+
+
+def test_a_rows_own_columns_are_not_put_around_programs(tmp_path: Path) -> None:
+    """CanItEdit's `after` is the solution: every program was accepted."""
+    own = {"before": "x = 1", "after": PLAIN["solution"], "stdin_compare": "numbers"}
+    problems = load(written(tmp_path / "p.jsonl", PLAIN | own))
+    assert program(problems.frame.iloc[0], "y = 2") == program(vars(read(PLAIN)), "y = 2")
+    both = load(written(tmp_path / "q.jsonl", PLAIN | own, TACO | own | {"id": "t", "prompt": TACO["question"]}))
+    made = [program(row, "y = 2") for _, row in both.frame.iterrows()]
+    assert made[0] == program(vars(read(PLAIN)), "y = 2")
+    assert PLAIN["solution"] not in made[1].source
+
+
+def test_lines_end_only_at_line_feeds() -> None:
+    """U+2028 within the first argument: it was no JSON."""
+    case = {"input": '"a\u2028b"\r\n1\n', "output": '"a"', "testtype": "functional"}
+    (test,) = read(LIVE_FUNCTION | {"public_test_cases": [case], "private_test_cases": None}).test_cases
+    assert test == r"assert call_firstOf('a\u2028b', 1) == 'a'"
 
 
 def test_a_row_of_mbpp_plus_is_judged_by_its_long_test_and_shows_a_short_one() -> None:
