@@ -21,7 +21,7 @@ from ares.data import DataError, TurnTemplate, client_chat, rendered
 from ares.environments import Message, read_following, strip_messages
 
 MOST_TOKENS = 10_000_000
-"""Of episodes that are remembered, one for each answer (80 bytes a token); then the oldest are forgotten."""
+"""Of episodes that are remembered, one for each answer (at most 80 bytes a token); then the oldest are forgotten."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,10 @@ class Episode:
     turns: int = 0
     continues: str = ""
     """The id of the answer before this one."""
+
+    def __len__(self) -> int:
+        """Tokens, the prompt's among them."""
+        return len(self.prompt_token_ids) + len(self.token_ids)
 
     def then(self, token_ids: Sequence[int], log_probs: Sequence[float] | None = None) -> "Episode":
         """The episode with more tokens: sampled ones, if they have log-probs."""
@@ -63,6 +67,8 @@ class Conversations:
         """By the id of the last answer, those that were continued or given last at the end."""
         self._ids: dict[str, list[str]] = {}
         """By the digest of the messages that end with that answer: several clients may have the same."""
+        self._digests: dict[str, str] = {}
+        """By the id of the answer."""
         self._continued: set[str] = set()
         self._tokens = 0
 
@@ -89,14 +95,17 @@ class Conversations:
     def add(self, name: str, messages: list[Message], tools: list[Message], episode: Episode) -> None:
         """Remember an episode by the id of the answer with which its messages end."""
         self.episodes[name] = episode
-        self._ids.setdefault(_digest(messages, tools), []).append(name)
-        self._tokens += len(episode.token_ids)
+        self._digests[name] = digest = _digest(messages, tools)
+        self._ids.setdefault(digest, []).append(name)
+        self._tokens += len(episode)
         while self._tokens > MOST_TOKENS and len(self.episodes) > 1:
             oldest = next(iter(self.episodes))
-            self._tokens -= len(self.episodes.pop(oldest).token_ids)
+            self._tokens -= len(self.episodes.pop(oldest))
             self._continued.discard(oldest)
-            left = {digest: [each for each in names if each != oldest] for digest, names in self._ids.items()}
-            self._ids = {digest: names for digest, names in left.items() if names}
+            names = self._ids[digest := self._digests.pop(oldest)]
+            names.remove(oldest)
+            if not names:
+                del self._ids[digest]
 
 
 def _digest(messages: list[Message], tools: list[Message]) -> str:

@@ -21,13 +21,13 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pandas as pd
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -50,10 +50,39 @@ PATIENCE = 1.0
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
 
 
-class Sampling(BaseModel):
-    """What the requests have in common; fields that are not here are ignored, as other servers do."""
+NEUTRAL: dict[str, list[Any]] = {
+    "stream": [False], "response_format": [{"type": "text"}], "top_logprobs": [0], "echo": [False], "suffix": [""],
+    "tool_choice": ["auto"], "logit_bias": [{}], "top_k": [-1, 0], "min_p": [0], "presence_penalty": [0],
+    "frequency_penalty": [0], "repetition_penalty": [1], "min_tokens": [0], "stop_token_ids": [[]],
+    "ignore_eos": [False], "chat_template_kwargs": [{}], "best_of": [1],
+}  # fmt: skip
+"""Fields of OpenAI's and vLLM's that would change an answer, with the values at which they do not."""
 
-    temperature: float = Field(1.0, ge=0, le=100)
+
+@dataclass(frozen=True)
+class Limits:
+    """What the engine can be asked for."""
+
+    response: int
+    """Tokens, where a request says nothing."""
+    sequence: int
+    """Tokens of prompt and response."""
+    vocabulary: int
+    """Token ids that the model has."""
+    batch: int = 256
+    """Responses that are sampled together."""
+    multiple: int = 1
+    """A response's tokens are a multiple of it: the block of a masked-diffusion model."""
+    temperatures: tuple[float, float] = (0.0, 100.0)
+    """0 is possible too."""
+    has_top_p: bool = True
+    """Whether log-probs are those before top-p."""
+
+
+class Sampling(BaseModel):
+    """What the requests have in common. Other fields are ignored, as other servers do, unless they are NEUTRAL's."""
+
+    temperature: float = Field(1.0, ge=0)
     top_p: float = Field(1.0, gt=0, le=1)
     max_tokens: Tokens | None = None
     n: int = Field(1, ge=1, le=128)
@@ -61,7 +90,17 @@ class Sampling(BaseModel):
     stop: Stop | Annotated[list[Stop], Field(max_length=16)] | None = None
     logprobs: bool | int | None = None
     return_token_ids: bool = False
-    stream: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_what_is_not_done(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        given = {name: value for name, value in given.items() if value is not None}
+        for name, allowed in NEUTRAL.items():
+            if name in given and given[name] not in allowed:
+                raise ValueError(f"{name}={given[name]!r:.60}: not done here")
+        return given
 
 
 class ChatRequest(Sampling):
@@ -82,6 +121,7 @@ class GenerateRequest(BaseModel):
     """POST /inference/v1/generate."""
 
     token_ids: list[int] = Field(min_length=1)
+    stream: Literal[False] | None = None
     sampling_params: Sampling = Sampling()
 
 
@@ -90,6 +130,8 @@ class Batcher:
     """Collects requests while the engine is busy, and samples together what is sampled alike."""
 
     sample: Sample
+    most: int
+    """Responses of a call."""
     waiting: list[tuple[Asked, SamplingSettings, asyncio.Future[pd.Series]]] = field(default_factory=list)
     _work: asyncio.Task[None] | None = None
 
@@ -111,15 +153,22 @@ class Batcher:
                 if not future.done():  # else its client has gone
                     alike[settings].append((asked, future))
             for settings, group in alike.items():
-                call = self.sample([asked for asked, _ in group], settings)
-                (sampled,) = await asyncio.gather(call, return_exceptions=True)
-                for place, (_, future) in enumerate(group):
-                    if future.done():
-                        continue
-                    if isinstance(sampled, BaseException):
-                        future.set_exception(sampled)
-                    else:
-                        future.set_result(sampled.iloc[place])
+                for start in range(0, len(group), self.most):
+                    await self._sample(group[start : start + self.most], settings)
+
+    async def _sample(self, group: list[tuple[Asked, asyncio.Future[pd.Series]]], settings: SamplingSettings) -> None:
+        try:
+            sampled = await self.sample([asked for asked, _ in group], settings)
+        except Exception as error:  # noqa: BLE001 (its client is told)
+            if len(group) > 1:  # one that fails must not fail the others
+                for each in group:
+                    await self._sample([each], settings)
+            elif not group[0][1].done():
+                group[0][1].set_exception(error)
+            return
+        for place, (_, future) in enumerate(group):
+            if not future.done():
+                future.set_result(sampled.iloc[place])
 
 
 def refusal(message: str, code: int) -> JSONResponse:
@@ -153,15 +202,14 @@ class HeaderCheck:
 
 
 def policy_app(
-    sample: Sample, tokenizer: PreTrainedTokenizerBase, name: str, limits: tuple[int, int],
+    sample: Sample, tokenizer: PreTrainedTokenizerBase, name: str, limits: Limits,
     template: dict[str, Any], key: str | None, call_format: str = "hermes",
 ) -> FastAPI:  # fmt: skip
-    """The application. name: of the model. limits: tokens of a response where a request says nothing, and of prompt and
-    response at most. template: data.chat_template_kwargs. key: what clients must send as their API key, if anything.
-    call_format: how responses call tools (environment.call_format).
+    """The application. name: of the model. template: data.chat_template_kwargs. key: what clients must send as their
+    API key, if anything. call_format: how responses call tools (environment.call_format).
     """
-    batcher, started = Batcher(sample), int(time.time())
-    conversations = Conversations(tokenizer, template, call_format, limits[1])
+    batcher, started = Batcher(sample, limits.batch), int(time.time())
+    conversations = Conversations(tokenizer, template, call_format, limits.sequence)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     if key is None:  # then it is for this machine: a page of another name must not reach it through a browser
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK)
@@ -172,9 +220,13 @@ def policy_app(
     async def refuse(_: Request, error: StarletteHTTPException) -> JSONResponse:
         return refusal(str(error.detail), error.status_code)
 
+    @app.exception_handler(Exception)
+    async def fail(_: Request, error: Exception) -> JSONResponse:
+        return refusal(f"{type(error).__name__}: {str(error).partition(chr(10))[0]:.300}", 500)
+
     @app.exception_handler(RequestValidationError)
     async def explain(_: Request, error: RequestValidationError) -> JSONResponse:
-        told = (f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors())
+        told = (f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}".removeprefix(": ") for each in error.errors())
         return refusal("; ".join(told), 422)
 
     async def unless_gone(request: Request, answer: Awaitable[list[pd.Series]]) -> list[pd.Series]:
@@ -189,15 +241,23 @@ def policy_app(
     async def choices(
         request: Request, ids: list[int], asked: Sampling, most: int | None = None
     ) -> list[dict[str, Any]]:
-        if asked.stream:
-            raise HTTPException(400, "stream=true: responses come whole here")
-        if not ids or not all(0 <= each < len(tokenizer) for each in ids):
-            raise HTTPException(400, f"token ids are from 0 to {len(tokenizer) - 1}, at least one")
+        if not ids or not all(0 <= each < limits.vocabulary for each in ids):
+            raise HTTPException(400, f"token ids are from 0 to {limits.vocabulary - 1}, at least one")
+        least, hottest = limits.temperatures
+        if asked.temperature and not least <= asked.temperature <= hottest:
+            raise HTTPException(
+                400, f"temperature={asked.temperature:g}: the engine samples at 0, or {least:g} to {hottest:g}"
+            )
+        if asked.top_p < 1 and not limits.has_top_p:
+            raise HTTPException(400, f"top_p={asked.top_p:g}: the engine's log-probs would be those after it")
         seed = secrets.randbits(63) if asked.seed is None else asked.seed
         stops = (asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop or ())
-        limit = most or asked.max_tokens or min(limits[0], max(limits[1] - len(ids), 1))
-        if len(ids) + limit > limits[1]:
-            told = f"{len(ids)} tokens of the prompt and {limit} of the response are more than {limits[1]}"
+        room = limits.sequence - len(ids)
+        limit = most or asked.max_tokens or min(limits.response, max(room - room % limits.multiple, limits.multiple))
+        if limit % limits.multiple:
+            raise HTTPException(400, f"max_tokens={limit}: the model writes blocks of {limits.multiple} tokens")
+        if limit > room:
+            told = f"{len(ids)} tokens of the prompt and {limit} of the response are more than {limits.sequence}"
             raise HTTPException(400, f"{told}, data.max_prompt_length and rollout.max_response_length together")
         settings = SamplingSettings(asked.temperature, asked.top_p, limit)
         requests = [Asked(ids, derive_seed(seed, "serve", place), stops=stops) for place in range(asked.n)]

@@ -35,6 +35,7 @@ from ares.config.profiles import (
 )
 from ares.config.reward import CodeConfig, JudgeConfig, Need, Needs, RewardModelConfig, part_name
 from ares.config.rollout import DiffusionConfig, RolloutConfig, SecondTurnConfig, VllmConfig
+from ares.config.rules import VLLM_TEMPERATURES
 from ares.config.run import Config, LearnerConfig, ModelConfig, RewardConfig, TrackingConfig, WatchConfig
 from ares.config.strict import ConfigError, explain, nearest, reason
 from ares.config.yaml_files import read_yaml

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ares.environments.call_formats import Call, parse_calls
+from rewards.thinking import without_thinking
 
 Message = dict[str, Any]
 MOST_BYTES = 8 << 20
@@ -30,7 +31,9 @@ def write_answer(response: str, has_tools: bool, call_format: str, name: str) ->
     ]  # fmt: skip
     if not made or len(made) < len(calls):
         return {"role": "assistant", "content": response}
-    said = response.partition("<tool_call>")[0].strip() if call_format == "hermes" else ""
+    answer = without_thinking(response)  # a call in the thoughts is none
+    called = answer[answer.find("<tool_call>") :] if call_format == "hermes" else response
+    said = (response if response.endswith(called) else answer).removesuffix(called).strip()
     return {"role": "assistant", "content": said or None, "tool_calls": made}
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from flows.cli.completion import profile_names, run_names
 
 if TYPE_CHECKING:
     from ares.config import Config
+    from ares.serving import Limits
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -60,7 +62,8 @@ async def _serve(
     check_architecture(config)
     tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
     ends = end_token_ids(config.model.location, tokenizer)
-    check_vocabulary(check_weight_files(config.model), tokenizer, ends, [], config.model.path)
+    model = check_weight_files(config.model)
+    check_vocabulary(model, tokenizer, ends, [], config.model.path)
     if is_run:
         check_weights(store, version)
     try:
@@ -70,9 +73,10 @@ async def _serve(
     workers = PlainWorkers(_alone(read_config(store) if is_run else config), store, _alone(config))
     try:
         sample = partial(workers.sample, version)
-        await sample([Request([min(ends)], 0)], SamplingSettings(1.0, 1.0, 1))  # loads the model, or says what is wrong
+        limits = _limits(config, model.get_input_embeddings().num_embeddings)
+        # Loads the model, or says what is wrong.
+        await sample([Request([min(ends)], 0)], SamplingSettings(1.0, 1.0, limits.multiple))
         name = f"{target}-step{version}" if is_run else target
-        limits = config.rollout.max_response_length, config.longest_sequence
         call_format = config.environment.call_format if config.environment else "hermes"
         app = policy_app(sample, tokenizer, name, limits, config.data.chat_template_kwargs, key or None, call_format)
         shown = f"[{host}]" if ":" in host else host
@@ -83,6 +87,20 @@ async def _serve(
     finally:
         workers.close()
         listening.close()
+
+
+def _limits(config: "Config", vocabulary: int) -> "Limits":
+    """What the engine of the settings can be asked for."""
+    from ares.config import VLLM_TEMPERATURES
+    from ares.serving import Limits
+
+    rollout = config.rollout
+    multiple = (rollout.diffusion.block or 1) if config.model.family == "masked_diffusion" else 1
+    batch = rollout.shard_prompts * rollout.n
+    limits = Limits(rollout.max_response_length, config.longest_sequence, vocabulary, batch, multiple)
+    if rollout.engine != "vllm":
+        return limits
+    return replace(limits, temperatures=VLLM_TEMPERATURES, has_top_p=False)
 
 
 def _alone(config: "Config") -> "Config":

@@ -12,10 +12,11 @@ import pandas as pd
 import pytest
 from transformers import PreTrainedTokenizerBase
 
-from ares.data import TurnTemplate
+from ares.data import TurnTemplate, rendered
 from ares.engines import Request, SamplingSettings
 from ares.environments.arithmetic import evaluate
-from ares.serving import policy_app
+from ares.environments.messages import write_answer
+from ares.serving import Limits, policy_app
 from tests.ares.builders import END, tokenizer
 
 TOOL = {
@@ -39,7 +40,7 @@ class Scripted:
 
     def __init__(self, said: list[str], own: PreTrainedTokenizerBase | None = None) -> None:
         self.said, self.prompts, self.sampled = list(said), list[list[int]](), list[pd.Series]()
-        self.app = policy_app(self.sample, own or tokenizer(), "scripted", (64, 4000), {}, None)
+        self.app = policy_app(self.sample, own or tokenizer(), "scripted", Limits(64, 4000, 4000), {}, None)
 
     async def sample(self, requests: list[Request], _: SamplingSettings) -> pd.DataFrame:
         rows = []
@@ -151,7 +152,8 @@ def test_a_template_that_changes_what_was_said_is_rendered_again() -> None:
 
 def test_the_oldest_answers_are_forgotten_and_several_at_once_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = Scripted(["a", "b", "c"])
-    monkeypatch.setattr("ares.conversations.MOST_TOKENS", 5)  # two answers of a letter and an end each
+    of_one = len(tokenizer()(rendered(tokenizer(), [{"role": "user", "content": "a"}], {}))["input_ids"]) + 2
+    monkeypatch.setattr("ares.conversations.MOST_TOKENS", 2 * of_one)  # prompts, and a letter and an end each
     forgotten, *kept = policy.chat(*([{"role": "user", "content": each}] for each in "abc"))
     assert forgotten["error"]["code"] == 404
     assert [each["turns"] for each in kept] == [1, 1]
@@ -180,3 +182,10 @@ def test_messages_that_are_none_are_refused(message: dict[str, Any]) -> None:
     )
     assert answer.status_code == 400
     assert "messages: " in answer.text
+
+
+def test_a_call_that_thoughts_only_mention_cuts_nothing_off() -> None:
+    call = '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
+    said = write_answer(f"<think>I may write <tool_call>.</think> Let me add. {call}", True, "hermes", "abcd")
+    assert said["content"] == "<think>I may write <tool_call>.</think> Let me add."
+    assert [each["function"]["name"] for each in said["tool_calls"]] == ["add"]

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +22,21 @@ from algorithms.keys import derive_seed
 from ares.config import JudgeConfig
 from ares.engines import Request, SamplingSettings, TransformersEngine
 from ares.grading.judge import JudgeScorer
-from ares.serving import policy_app
+from ares.serving import Limits, policy_app
 from tests.ares.builders import MODEL, engine, tokenizer
 from tests.shared_run import REPOSITORY
 
+LIMITS = Limits(24, 64, len(tokenizer()))
 MESSAGES = [{"role": "user", "content": "What is 12+6?"}]
 
 
 class Served:
     """The tiny model, and the sizes of the calls that its engine was given."""
 
-    def __init__(self, key: str | None = None) -> None:
+    def __init__(self, key: str | None = None, limits: Limits = LIMITS) -> None:
         self.engine: TransformersEngine = engine()
         self.calls: list[int] = []
-        self.app = policy_app(self.sample, tokenizer(), "tiny", (24, 64), {}, key)
+        self.app = policy_app(self.sample, tokenizer(), "tiny", limits, {}, key)
 
     async def sample(self, requests: list[Request], settings: SamplingSettings) -> pd.DataFrame:
         self.calls.append(len(requests))
@@ -46,7 +48,7 @@ class Served:
         """The answers to requests that are made at once."""
 
         async def ask() -> list[httpx.Response]:
-            transport = httpx.ASGITransport(self.app)
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)  # they are answered, then logged
             headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
                 return await asyncio.gather(*(client.post(path, content=json.dumps(body)) for body in bodies))
@@ -112,7 +114,12 @@ def test_what_clients_ask_at_once_is_sampled_together() -> None:
 @pytest.mark.parametrize(
     ("path", "body", "code", "told"),
     [
-        ("/v1/chat/completions", {"messages": MESSAGES, "stream": True}, 400, "responses come whole"),
+        ("/v1/chat/completions", {"messages": MESSAGES, "stream": True}, 422, "stream=True: not done here"),
+        ("/v1/chat/completions", {"messages": MESSAGES, "top_logprobs": 5}, 422, "top_logprobs=5: not done"),
+        ("/v1/chat/completions", {"messages": MESSAGES, "response_format": {"type": "json"}}, 422, "response_format="),
+        ("/inference/v1/generate", {"token_ids": [3], "sampling_params": {"top_k": 5}}, 422, "top_k=5: not done here"),
+        ("/inference/v1/generate", {"token_ids": [3], "stream": True}, 422, "stream: "),
+        ("/v1/completions", {"prompt": "1", "temperature": 200}, 400, "temperature=200: the engine samples at 0, or"),
         ("/v1/chat/completions", {"messages": MESSAGES, "max_tokens": 60}, 400, "are more than 64"),
         ("/v1/chat/completions", {"messages": [{"role": "user"}]}, 400, "messages: "),
         ("/v1/chat/completions", {"messages": []}, 422, "messages: List should have at least 1 item"),
@@ -127,6 +134,40 @@ def test_what_cannot_be_answered_is_refused(path: str, body: dict[str, Any], cod
     (answer,) = served.post(path, body)
     assert (answer.status_code, served.calls) == (code, [])
     assert told in answer.text
+
+
+def test_fields_that_are_null_or_change_nothing_are_taken() -> None:
+    body = {"messages": MESSAGES, "max_tokens": 2, "temperature": None, "n": None, "tool_choice": "auto", "user": "me"}
+    assert Served().post("/v1/chat/completions", body)[0].status_code == 200
+
+
+def test_of_an_engine_that_gives_log_probs_after_top_p_it_is_not_asked() -> None:
+    of_vllm = replace(LIMITS, has_top_p=False, temperatures=(0.01, 2.0))
+    served, asked = Served(limits=of_vllm), {"prompt": "1", "max_tokens": 2}
+    bodies = [asked | {"top_p": 0.5}, asked | {"temperature": 0.001}, asked | {"temperature": 0}]
+    assert [answer.status_code for answer in served.post("/v1/completions", *bodies)] == [400, 400, 200]
+
+
+def test_a_model_that_writes_in_blocks_is_asked_for_whole_ones() -> None:
+    served, asked = Served(limits=replace(LIMITS, multiple=7, response=56)), {"prompt": "1", "temperature": 0}
+    (refused, given, usual) = served.post("/v1/completions", *(asked | {"max_tokens": n} for n in (8, 14, None)))
+    assert "max_tokens=8: the model writes blocks of 7" in refused.text
+    assert given.status_code == usual.status_code == 200
+
+
+def test_a_request_that_fails_fails_alone_and_says_why() -> None:
+    """One with an id beyond the model's was sampled with others, and all were told Internal Server Error."""
+    served = Served(limits=replace(LIMITS, vocabulary=5000))
+    bodies = [{"token_ids": [token], "sampling_params": {"max_tokens": 2}} for token in (3, 4000, 4)]
+    good, bad, other = served.post("/inference/v1/generate", *bodies)
+    assert (good.status_code, bad.status_code, other.status_code) == (200, 500, 200)
+    assert "IndexError: index out of range" in bad.json()["error"]["message"]
+
+
+def test_more_requests_than_a_call_takes_are_several_calls() -> None:
+    served = Served(limits=replace(LIMITS, batch=3))
+    served.post("/v1/completions", {"prompt": "1", "n": 8, "max_tokens": 2})
+    assert served.calls == [3, 3, 2]
 
 
 def test_a_key_is_asked_for_where_there_is_one() -> None:
@@ -159,7 +200,7 @@ def test_what_nobody_waits_for_is_not_sampled(monkeypatch: pytest.MonkeyPatch) -
         return rows
 
     async def ask() -> None:
-        app = policy_app(sample, tokenizer(), "tiny", (8, 64), {}, None)
+        app = policy_app(sample, tokenizer(), "tiny", replace(LIMITS, response=8), {}, None)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
         listening = socket.create_server(("127.0.0.1", 0))
         serving = asyncio.create_task(server.serve([listening]))

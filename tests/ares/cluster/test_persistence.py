@@ -93,6 +93,7 @@ def test_a_ray_cluster_that_lost_its_gpus_is_waited_for_and_not_replaced_by_its_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked: list[list[dict[str, float]]] = []
+    resources = {"CPU": 8.0, "GPU": 2.0}
     monkeypatch.setattr("ray.is_initialized", lambda: True)
     monkeypatch.setattr("ares.cluster.cluster.connect", lambda cpus: None)
     monkeypatch.setattr("ray.nodes", lambda: [{"Alive": True, "Resources": resources}])
@@ -100,7 +101,6 @@ def test_a_ray_cluster_that_lost_its_gpus_is_waited_for_and_not_replaced_by_its_
     monkeypatch.setattr("ray.util.placement_group", lambda bundles, strategy: asked.append(bundles) or object())
     monkeypatch.setattr("ray.util.remove_placement_group", lambda group: None)
     cluster = Cluster(config("learner.ranks=2"), RunStore(tmp_path / "run"))
-    resources = {"CPU": 8.0, "GPU": 2.0}
     for _ in range(2):
         cluster._start()
         cluster.shut_down()
