@@ -6,11 +6,13 @@ Covered: reading and checking rows, their formats, media. Not covered: the order
 
 from ares.data.chats import (
     chat_with_tools,
+    check_shown,
     check_template,
     checked_messages,
     client_chat,
     conversation,
     odd_in_template,
+    refuse_messages_as_text,
     rendered,
     show_tools,
     write_chat,

@@ -20,6 +20,9 @@ DATE = datetime(2024, 7, 26)
 """What templates that write today's date are given (Llama's own, where it knows none): prompts that change overnight
 would be other data, with which a run is not resumed."""
 
+_AS_TEXT = re.compile(r"""\s*\[\s*\{\s*["'](role|content)["']\s*:""")
+"""How a list of messages begins in JSON, or as Python shows it."""
+
 
 def conversation(value: Any, config: DataConfig) -> list[dict[str, Any]]:
     """The chat messages of a prompt that is to be answered, as `checked_messages` has them.
@@ -41,6 +44,7 @@ def checked_messages(value: Any, config: DataConfig) -> list[dict[str, Any]]:
     """The messages of a chat, or of text, which a user says; data.system_prompt comes before them unless they begin
     with one of their own. Raises DataError."""
     if isinstance(value, str):
+        refuse_messages_as_text(value)
         text = config.format_prompt.replace("{prompt}", value) if config.format_prompt and value.strip() else value
         value = [{"role": "user", "content": text}]
     messages = list(map(_with_content, value)) if isinstance(value, list) else []
@@ -53,9 +57,18 @@ def checked_messages(value: Any, config: DataConfig) -> list[dict[str, Any]]:
         )
     # Templates also show names, tool calls and their ids; parquet fills keys that a message does not have with null.
     messages = [{key: value for key, value in message.items() if value is not None} for message in messages]
+    for message in messages:
+        if not isinstance(calls := message.get("tool_calls", []), list):
+            raise DataError(f"tool_calls of a message are a list of objects, this is {calls!r:.80}")
     if config.system_prompt is None or messages[0]["role"] == "system":
         return messages
     return [{"role": "system", "content": config.system_prompt}, *messages]
+
+
+def refuse_messages_as_text(text: str) -> None:
+    """Raise DataError for a list of messages that was written as text, as into a CSV."""
+    if _AS_TEXT.match(text) and text.rstrip().endswith("]"):
+        raise DataError(f"this is a list of messages as text, {text!r:.60}: write the file as JSON lines or parquet")
 
 
 def _with_content(message: Any) -> Any:
@@ -67,24 +80,57 @@ def _with_content(message: Any) -> Any:
 def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], settings: Mapping[str, Any]) -> str:
     """The text of a chat up to where the answer begins. settings: data.chat_template_kwargs.
 
-    Raises DataError when the chat template raises, leaves out what is asked, or ignores the system
-    message.
+    Raises DataError when the chat template raises or leaves out what is asked, or as `check_shown`.
     """
     text = write_chat(tokenizer, messages, settings)
-    if _ignores_system(tokenizer, messages, settings, text):
+    if messages[-1]["role"] != "tool" and (part := _part_not_in(text, messages[-1]["content"])):
         raise DataError(
-            f"the chat template of {tokenizer.name_or_path} ignores the system message "
-            f"{messages[0]['content']!r:.60}: put it into the user's message (with data.format_prompt "
-            "if prompts are plain text)"
+            f"the chat template of {tokenizer.name_or_path} leaves out what is asked: of {part!r:.60} it "
+            f"makes {text!r:.120}"
         )
-    asked = messages[-1]["content"]
-    for part in [asked] if isinstance(asked, str) else [part.get("text", "") for part in asked]:
-        if part.strip() not in text and "".join(part.split()) not in "".join(text.split()):
-            raise DataError(
-                f"the chat template of {tokenizer.name_or_path} leaves out what is asked: of {part!r:.60} it "
-                f"makes {text!r:.120}"
-            )
+    check_shown(tokenizer, messages, settings, text)
     return text
+
+
+def check_shown(
+    tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], settings: Mapping[str, Any], text: str,
+    begins: bool = True,
+) -> None:  # fmt: skip
+    """Raise DataError where `write_chat` has left a message out of `text`: it would be the same with another in its
+    place (`/no_think` only switches a mode), or lacks the name of a function that is called.
+
+    What an assistant says is not looked for: templates leave out thoughts, and some what stands beside a call.
+    """
+    template = f"the chat template of {tokenizer.name_or_path}"
+    for number, message in enumerate(messages):
+        role, content = message["role"], message["content"]
+        for name in filter(None, map(_name_called, message.get("tool_calls", []))):
+            if name not in text:
+                raise DataError(f"{template} leaves out that message {number + 1} of the chat calls {name!r}")
+        if role == "assistant" or not _part_not_in(text, content):
+            continue
+        others = [*messages[:number], {**message, "content": "?"}, *messages[number + 1 :]]
+        if text != write_chat(tokenizer, others, settings, begins):
+            continue
+        if role == "system" and number == 0 < len(messages) - 1:
+            raise DataError(
+                f"{template} ignores the system message {content!r:.60}: put it into the user's message (with "
+                "data.format_prompt if prompts are plain text)"
+            )
+        raise DataError(f"{template} leaves out message {number + 1} of the chat, of role {role!r}: {content!r:.60}")
+
+
+def _part_not_in(text: str, content: str | list[Any]) -> str:
+    """The first part of a message's content that a text does not hold, however spaces are written; "" if it does."""
+    parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
+    absent = (part for part in parts if part.strip() not in text)
+    return next((part for part in absent if "".join(part.split()) not in "".join(text.split())), "")
+
+
+def _name_called(call: Any) -> str:
+    """The name of the function that a tool call names; "" where none does."""
+    called = call.get("function", call) if isinstance(call, dict) else None
+    return str(called.get("name") or "") if isinstance(called, dict) else ""
 
 
 def write_chat(
@@ -104,18 +150,6 @@ def write_chat(
             f"the chat template of {tokenizer.name_or_path} raises {type(error).__name__} on messages of "
             f"{roles}: {' '.join(str(error).split())}"
         ) from error
-
-
-def _ignores_system(
-    tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], settings: Mapping[str, Any], text: str
-) -> bool:
-    """Whether another system message would give the same text. A template may well write something else in its place:
-    `/no_think` only switches a mode."""
-    first, *others = messages
-    system = first["content"]
-    if first["role"] != "system" or not others or not isinstance(system, str) or system.strip() in text:
-        return False
-    return text == write_chat(tokenizer, [{**first, "content": "?"}, *others], settings)
 
 
 def check_template(tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any]) -> None:

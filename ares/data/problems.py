@@ -40,6 +40,8 @@ GRADER = "grader"
 """Column with the kind of reward that judges a row (reward.by_row)."""
 OWN = "own:"
 """Prefix of the columns of a row whose names the frame uses for something else."""
+_OURS = ("media_references", "begun", "stops", "base_tests", "episode_error")
+"""Columns that only vision-language models, suites and environments add to problems and samples."""
 
 
 Begin = Callable[[pd.DataFrame, Source, DataConfig], pd.DataFrame]
@@ -238,7 +240,7 @@ def as_problems(
     if not kept:
         others = f" (none of the {len(rows)} rows can be used)" if len(rows) > 1 else ""
         raise DataError(f"{place(source, rows[0].line)}: {rows[0].left_out}{others}")
-    raw = raw.iloc[[row.position for row in kept]]
+    raw = raw.iloc[[row.position for row in kept]].rename(columns={name: OWN + name for name in _OURS})
     if needs == "tests":
         raw = with_unit_tests(raw, [row.problem for row in kept if row.problem], config.tests_key)
     texts = [row.text for row in kept]
@@ -388,7 +390,16 @@ def _read_answer(row: Row, values: dict[str, Any], config: DataConfig, needs: Ne
     except RowError as error:
         row.wrong.append(str(error))
         return
-    several = isinstance(row.answer, dict) or (isinstance(row.answer, list) and len(row.answer) != 1)
+    if needs == "answer" and isinstance(row.answer, bytes):
+        try:
+            row.answer = row.answer.decode()
+        except UnicodeDecodeError as error:
+            row.wrong.append(f"the answer is bytes that are not UTF-8 text: {error}")
+            return
+    is_one = (
+        isinstance(row.answer, list) and len(row.answer) == 1 and not isinstance(row.answer[0], dict | list | bytes)
+    )
+    several = isinstance(row.answer, dict | list) and not is_one
     if is_missing(row.answer):
         row.wrong.append(_null(config, "answer_key"))
     elif not row.answer.strip() if isinstance(row.answer, str) else row.answer in ([], {}):

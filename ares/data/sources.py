@@ -217,10 +217,28 @@ def as_objects(table: pa.Table, source: str) -> pd.DataFrame:
     columns: dict[str, list[Any]] = {}
     for name in names:
         try:
-            columns[name] = table[name].to_pylist()
+            values = table[name].to_pylist()
         except (ValueError, OverflowError) as error:  # bytes that are not UTF-8, dates that Python does not know
             raise DataError(f"{source}: column {name!r} cannot be read: {error}") from error
+        columns[name] = list(map(_as_called, values)) if "tool_calls" in str(table[name].type) else values
     return _frame(columns, list(range(1, table.num_rows + 1)))
+
+
+def _as_called(chat: Any) -> Any:
+    """A chat without the nulls that Arrow puts into its tool calls, since all structs of a column have the same keys:
+    a template would show them as arguments. One that was meant is lost too."""
+    return [
+        {**message, "tool_calls": _without_nulls(message["tool_calls"])}
+        if isinstance(message, dict) and "tool_calls" in message
+        else message
+        for message in chat
+    ] if isinstance(chat, list) else chat  # fmt: skip
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return list(map(_without_nulls, value)) if isinstance(value, list) else value
 
 
 def _arrow(path: Path) -> pa.Table:

@@ -25,6 +25,7 @@ from ares.config import Config, DataConfig, Source
 from ares.data import (
     DataError,
     Problems,
+    check_shown,
     check_template,
     checked_messages,
     conversation,
@@ -34,6 +35,7 @@ from ares.data import (
     named_rows,
     place,
     read_rows,
+    refuse_messages_as_text,
     shown,
     write_chat,
 )
@@ -104,13 +106,13 @@ def _load(
 
 def demonstrated_chat(values: dict[str, Any], config: DataConfig) -> list[dict[str, Any]]:
     """The messages of a row up to the last one that an assistant says: those of data.prompt_key, and after a prompt the
-    answer of data.answer_key. Raises DataError."""
+    answer of data.answer_key, text or messages. Raises DataError."""
     chat, answer = values[config.prompt_key], values.get(config.answer_key)
     if is_missing(chat):
         raise DataError(f"column {config.prompt_key!r} is missing or null")
     messages = checked_messages(chat, config)
     if messages[-1]["role"] != "assistant" and not is_missing(answer):
-        messages.append({"role": "assistant", "content": str(answer)})
+        messages = checked_messages([*messages, *_said(answer, config.answer_key)], config)
     while messages and messages[-1]["role"] != "assistant":
         messages.pop()
     if not messages:
@@ -121,7 +123,25 @@ def demonstrated_chat(values: dict[str, Any], config: DataConfig) -> list[dict[s
     for number, message in enumerate(messages, 1):
         if message["role"] == "assistant" and not message["content"].strip() and not message.get("tool_calls"):
             raise DataError(f"message {number}: the assistant says nothing")
+    _refuse_silence(messages)
     return messages
+
+
+def _said(answer: Any, column: str) -> list[Any]:
+    """An answer, text or a number or messages, as messages. Raises DataError."""
+    if isinstance(answer, list) and all(isinstance(each, dict) and "role" in each for each in answer):
+        return answer
+    if isinstance(answer, dict | list | bytes):
+        raise DataError(f"column {column!r}: an answer is text or a list of messages, this is {answer!r:.80}")
+    refuse_messages_as_text(str(answer))
+    return [{"role": "assistant", "content": str(answer)}]
+
+
+def _refuse_silence(messages: list[dict[str, Any]]) -> None:
+    """Raise DataError where a user asks nothing."""
+    for number, message in enumerate(messages, 1):
+        if message["role"] == "user" and not message["content"].strip():
+            raise DataError("the prompt is empty" if number == 1 else f"message {number}: the prompt is empty")
 
 
 def find_answers(
@@ -145,6 +165,7 @@ def find_answers(
             )
         texts.append((text, (len(before), len(text))))
     whole = texts[-1][0]
+    check_shown(tokenizer, messages, settings, whole, begins=False)
     if all(whole.startswith(text) for text, _ in texts):
         return [(whole, [span for _, span in texts])]
     return [(text, [span]) for text, span in texts]
@@ -164,14 +185,15 @@ def find_pair(
             raise DataError(
                 f"a pair has columns {config.prompt_key!r}, 'chosen' and 'rejected': one is missing or null"
             )
-        said: Any = [{"role": "assistant", "content": answer}] if isinstance(answer, str) else answer
+        said = _said(answer, name)
         if isinstance(prompt, str) and isinstance(answer, str) and before.strip() and prompt.endswith(before):
             text = prompt + answer + after
             pair.append((text, [(len(prompt), len(text))]))
             continue
         messages = checked_messages(said, config)
-        if isinstance(answer, str) or answer[0]["role"] == "assistant":  # else it is a whole chat
-            messages = [*conversation(prompt, config), *said]
+        if said[0]["role"] == "assistant":  # else it is a whole chat
+            messages = checked_messages([*conversation(prompt, config), *said], config)
+        _refuse_silence(messages)
         if messages[-1]["role"] != "assistant":
             raise DataError(f"column {name!r}: the last message is not the assistant's")
         text, spans = find_answers(tokenizer, messages, config.chat_template_kwargs)[-1]

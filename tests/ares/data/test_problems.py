@@ -132,6 +132,63 @@ def test_the_template_is_shown_tool_calls(suffix: str, said: str | None, tmp_pat
     assert templated(template, str(path)).frame["prompt"][0] == "Warm?|weather|12 °Cc1|"
 
 
+SEES_USERS = "{% for each in messages if each.role != 'tool' %}{{ each.role }}: {{ each.content }}\n{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ({"role": "tool", "content": "12 °C"}, "leaves out message 2 of the chat, of role 'tool': '12 °C'"),
+        ({"role": "assistant", "content": "Wait.", "tool_calls": [{"function": {"name": "weather"}}]},
+         "leaves out that message 2 of the chat calls 'weather'"),
+        ({"role": "assistant", "content": "Wait.", "tool_calls": [{"name": "weather"}]}, "calls 'weather'"),
+        ({"role": "assistant", "content": "Wait.", "tool_calls": "[]"}, "tool_calls of a message are a list"),
+    ],
+)  # fmt: skip
+def test_a_message_that_the_template_leaves_out_is_an_error(message: Any, said: str, tmp_path: Path) -> None:
+    """Only the last message and a first one of the system were looked for."""
+    asked = {"role": "user", "content": "Warm?"}
+    with pytest.raises(DataError, match=rf"p\.jsonl:1: .*{said}"):
+        templated(SEES_USERS, jsonl(tmp_path / "p.jsonl", [GOOD | {"prompt": [asked, message, asked]}]))
+
+
+def test_a_message_may_be_written_in_another_form(tmp_path: Path) -> None:
+    """As Llama 3.1 writes what tools return."""
+    turns = [{"role": "user", "content": "Warm?"}, {"role": "tool", "content": 'a "b"\nc'}]
+    source = jsonl(tmp_path / "p.jsonl", [GOOD | {"prompt": turns}])
+    template = "{% for each in messages %}{{ each.content | tojson }}{% endfor %}"
+    assert templated(template, source).frame["prompt"][0] == '"Warm?""a \\"b\\"\\nc"'
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_calls_of_functions_with_other_arguments_are_shown_with_their_own(suffix: str, tmp_path: Path) -> None:
+    """Parquet gives all structs of a column the same keys: each call had the others' arguments too, as null."""
+    calls = [{"function": {"name": "f", "arguments": each}} for each in ({"city": "P"}, {"n": [{"a": 1}, {"b": 2}]})]
+    turns = [{"role": "user", "content": "Warm?"}, {"role": "assistant", "content": "", "tool_calls": calls},
+             {"role": "tool", "content": "12 °C", "tool_calls": None}]  # fmt: skip
+    template = "{% for each in messages %}{{ each.content }}{% for call in each.tool_calls or [] %}" \
+        "{{ call | tojson }}{% endfor %}{% endfor %}"  # fmt: skip
+    path = written(tmp_path / f"p.{suffix}", GOOD | {"prompt": turns})
+    text = templated(template, str(path)).frame["prompt"][0]
+    shown = text.removeprefix("Warm?").removesuffix("12 °C").replace("}{", "}\n{").splitlines()
+    assert sorted(map(json.loads, shown), key=str) == sorted(calls, key=str)
+
+
+def test_columns_with_names_of_ours_are_the_rows_own(tmp_path: Path) -> None:
+    """`stops` ended responses at its characters, `begun` was put before programs."""
+    own = {"stops": "Lyon", "media_references": "a.png", "begun": "1999", "base_tests": 1, "episode_error": "none"}
+    frame = read(jsonl(tmp_path / "p.jsonl", [GOOD | own])).frame
+    assert not own.keys() & set(frame)
+    assert {name: frame[f"{OWN}{name}"][0] for name in own} == own
+
+
+def test_a_binary_answer_is_text(tmp_path: Path) -> None:
+    pd.DataFrame([GOOD | {"answer": b"2"}]).to_parquet(tmp_path / "p.parquet")
+    assert read(str(tmp_path / "p.parquet")).frame["answer"].tolist() == ["2"]
+    pd.DataFrame([GOOD | {"answer": b"\xff"}]).to_parquet(tmp_path / "p.parquet")
+    assert "p.parquet:1: the answer is bytes that are not UTF-8 text" in refusal(str(tmp_path / "p.parquet"))
+
+
 def test_held_out_sets_have_their_own_columns_and_names(tmp_path: Path) -> None:
     train = jsonl(tmp_path / "t.jsonl", [GOOD])
     first = jsonl(tmp_path / "a.jsonl", [{"problem": f"{n}+1=?", "solution": n + 1, "level": n} for n in range(3)])
@@ -250,6 +307,10 @@ def test_columns_that_no_json_holds_are_in_the_digest(one: Any, other: Any, tmp_
         ('{"id": "b", "prompt": ', "p.jsonl:2: not JSON"),
         ("[1, 2]", "p.jsonl:2: a row is a JSON object, this is list"),
         (GOOD | {"id": "b", "answer": []}, "p.jsonl:2: the answer is empty"),
+        *((GOOD | {"id": "b", "answer": [each]}, "p.jsonl:2: the answer is a list or an object")
+          for each in ({"value": "2"}, ["2"])),
+        *((GOOD | {"id": "b", "prompt": each}, "p.jsonl:2: this is a list of messages as text") for each in
+          ('[{"role": "user", "content": "?"}]', " [{'content': '?', 'role': 'user'}]\n")),
         (GOOD | {"id": "b", "prompt": "1+\ud83d=?"}, "p.jsonl:2: column 'prompt' holds '\\ud83d', half of a char"),
         (GOOD | {"id": "b", "more": [{"a": "\udc00"}]}, "p.jsonl:2: column 'more' holds '\\udc00', half of a char"),
     ],

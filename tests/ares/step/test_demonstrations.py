@@ -80,6 +80,17 @@ def test_a_prompt_with_an_answer_is_a_chat(tmp_path: Path) -> None:
         assert row.drop("id").equals(whole.iloc[0].drop("id"))
 
 
+def test_an_answer_may_be_messages(tmp_path: Path) -> None:
+    """TRL's conversational prompt and completion: the Python text of the list was learnt."""
+    whole = load(tmp_path, "chatml", [{"prompt": CHAT}], system_prompt="Be brief.")
+    apart = load(
+        tmp_path, "chatml", [{"prompt": CHAT[:1], "completion": CHAT[1:]}, {"prompt": ASKED, "completion": CHAT[1:]}],
+        answer_key="completion", system_prompt="Be brief.",
+    )  # fmt: skip
+    for _, row in apart.iterrows():
+        assert row.drop("id").equals(whole.iloc[0].drop("id"))
+
+
 def test_longer_chats_are_left_out(tmp_path: Path) -> None:
     rows = [{"prompt": ASKED, "answer": SAID}, {"prompt": ASKED, "answer": SAID * 9}]
     frame = load(tmp_path, "chatml", rows)
@@ -97,11 +108,25 @@ def test_longer_chats_are_left_out(tmp_path: Path) -> None:
         ({"prompt": [*CHAT[:1], {"role": "assistant", "content": " "}]}, r"chats.jsonl:2: message 2: .* says nothing"),
         ({"prompt": [*CHAT[:1], {"role": "assistant", "content": 4}]}, r"chats.jsonl:2: .*role and content are text"),
         ({"prompt": CHAT, "id": "1"}, r"chats.jsonl:2: id '1' is a duplicate of row 1"),
+        ({"prompt": " ", "answer": SAID}, r"chats.jsonl:2: the prompt is empty"),
+        ({"prompt": [*CHAT[:2], CHAT[0] | {"content": ""}, CHAT[1]]}, r"chats.jsonl:2: message 3: the prompt is empty"),
+        *(({"prompt": ASKED, "answer": wrong}, r"chats.jsonl:2: column 'answer': an answer is text or a list of mess")
+          for wrong in ({"content": SAID}, [SAID], [4])),
+        ({"prompt": ASKED, "answer": str(CHAT[1:])}, r"chats.jsonl:2: this is a list of messages as text"),
+        ({"prompt": json.dumps(CHAT), "answer": SAID}, r"chats.jsonl:2: this is a list of messages as text"),
     ],
 )  # fmt: skip
 def test_a_row_that_cannot_be_learnt_from_is_named(row: dict[str, Any], told: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=told):
         load(tmp_path, "chatml", [{"prompt": CHAT, "id": "1"}, {"id": "2"} | row])
+
+
+def test_a_message_that_the_template_leaves_out_is_named(tmp_path: Path) -> None:
+    heard = {"role": "tool", "content": "It is 42."}
+    with pytest.raises(
+        DataError, match=r"jsonl:1: the chat template of zephyr leaves out message 3 of the chat, of role"
+    ):
+        load(tmp_path, "zephyr", [{"prompt": [*CHAT[:2], heard, CHAT[1]]}])
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
