@@ -28,6 +28,7 @@ from ares.ablations import (
     Child,
     ParentRun,
     check_fixed,
+    check_same_problems,
     complete_entry,
     conclude,
     list_children,
@@ -36,9 +37,10 @@ from ares.ablations import (
     write_report,
 )
 from ares.config import Override, changes_only_rounding, differences, override, result_settings
+from ares.data import Problems
 from ares.errors import UserError
 from ares.reports import bars, console
-from ares.runs import Run, drawn_identity, read_config, run_status, share_bootstrap
+from ares.runs import Run, check_unchanged, drawn_identity, read_config, run_status, share_bootstrap
 from ares.store import RunStore, StoreError, runs_directory
 from ares.workers import runs_that_fit
 from flows.prefect_client import run_until_suspended
@@ -88,9 +90,13 @@ def prepare(
         raise StoreError(f"{runs / definition.name} is a training run: give the ablation another name with --name")
     check_fixed(definition, runs / definition.name)
     children = [_as_begun(child) for child in children]
-    digests: dict[str, dict[str, Any]] = {}
+    digests, held_out = dict[str, dict[str, Any]](), dict[str, Problems | None]()
     for child in children[: len(definition.variants)]:  # seeds read the same data and weights
-        _, digests[child.variant] = Run.check(child.config, child.name, runs)
+        run, digests[child.variant] = Run.check(child.config, child.name, runs)
+        held_out[child.variant] = run.validation_set
+    check_same_problems(held_out)
+    for child in filter(lambda child: _store(child).exists(), children):  # and have to have begun with them
+        check_unchanged(_store(child), child.config, digests[child.variant], may_round=False)
     drawn = {child.name: drawn_identity(child.config, digests[child.variant]) for child in children}
     at_once = parallel or runs_that_fit([child.config for child in children])
     return Plan(definition, children, list(overrides or []), at_once, drawn)
@@ -128,12 +134,13 @@ async def _train_and_compare(plan: Plan) -> dict[str, Any]:
         try:
             failed = await _train_children(plan, parent.id, terminal)
             rows = read_rows(plan.ablation.name, runs_directory())
-            files = write_report(rows, plan.folder / "report.html")
+            files, conclusion = write_report(rows, plan.folder / "report.html"), conclude(rows)
+            terminal.print(f"\n{conclusion}\nreport: {files[0]}", markup=False)
+            if _complete_entries(plan):  # the report links them
+                write_report(read_rows(plan.ablation.name, runs_directory()), files[0])
             status = "FAILED" if failed else "FINISHED"
         finally:
             parent.close(status, files)
-        conclusion = conclude(rows)
-    terminal.print(f"\n{conclusion}\nreport: {files[0]}", markup=False)
     logger.info("%s; report: %s%s", conclusion, files[0], f", {parent.page}/artifacts" if parent.page else "")
     if failed:
         first, error = next(iter(failed.items()))
@@ -182,10 +189,20 @@ async def _train_children(plan: Plan, parent_run: str, terminal: Console) -> dic
                     running = {task: child for task, child in running.items() if not task.done()}
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from errors
-    for child in plan.children:
-        if (store := _store(child)).committed_steps():
-            complete_entry(read_config(store), store, _is_finished(child))
     return {child.name: failed[child.name] for child in plan.children if child.name in failed}
+
+
+def _complete_entries(plan: Plan) -> bool:
+    """Log what MLflow is missing of the children; whether any has another entry now. Raises UserError."""
+    begun = [child for child in plan.children if _store(child).committed_steps()]
+
+    def entries() -> list[str | None]:
+        return [_store(child).read_run()["mlflow_run_id"] for child in begun]
+
+    before = entries()
+    for child in begun:
+        complete_entry(read_config(_store(child)), _store(child), _is_finished(child))
+    return entries() != before
 
 
 def _choose_next(plan: Plan, waiting: Iterable[Child], running: Iterable[Child]) -> Child | None:

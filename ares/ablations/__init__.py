@@ -3,7 +3,7 @@
 Not covered: training the children (flows/ablate.py).
 """
 
-from ares.ablations.definition import Ablation, Child, list_children, read_ablation
+from ares.ablations.definition import Ablation, Child, check_same_problems, list_children, read_ablation
 from ares.ablations.report import write_report
 from ares.ablations.rows import read_rows
 from ares.ablations.tables import read_csv

@@ -5,12 +5,14 @@ compared. docs/ablations.md shows a file. Not covered: running the children (flo
 (ares/ablations/comparison.py).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
+from algorithms.buckets import BUCKETS
 from ares.config import (
     PROFILES,
     Config,
@@ -23,7 +25,10 @@ from ares.config import (
     load,
     nearest,
     read_yaml,
+    result_settings,
 )
+from ares.data import Problems
+from ares.evaluation import digest_problems
 from ares.store import RULE, is_name
 
 ABLATIONS = PROFILES / "ablations"
@@ -33,6 +38,20 @@ AREA = "area/"
 """Prefix of a metric's mean over the tokens sampled on the way."""
 COMMON_ONLY = ("train.steps", "tracking.", "validation.")
 """Settings in which variants may not differ: they would be compared at different steps or by different measures."""
+OF_GRADING = (
+    "reward.answer", "reward.computed", "reward.code.cpu_seconds", "reward.code.memory_mb", "reward.code.packages",
+    "reward.code.untrusted",
+)  # fmt: skip
+"""Settings, equal in all variants, that decide how held-out responses are graded, whatever they are worth."""
+ACCURACIES = ("accuracy", "pass_at_n")
+"""How the names of metrics end that depend on what counts as right."""
+HELD_OUT = (
+    "accuracy", "pass_at_n", "response_length", "format", "clip_ratio", "denoising_passes", "reward", "pass_ratio",
+    *(f"{bucket}_share" for bucket in BUCKETS),
+)  # fmt: skip
+"""Metrics of held-out problems, `val/NAME` and `val/SET/NAME`."""
+HELD_OUT_GROUPS = ("rewards", "episode", "error")
+"""Further ones are `val/GROUP/…`: of functions, of environments, of the endings of programs."""
 
 
 def _check_name(name: str) -> str:
@@ -103,7 +122,7 @@ class Ablation(Strict):
     @property
     def fixed(self) -> dict[str, Any]:
         """What is fixed before the first child starts."""
-        named = self.model_dump(mode="json", include={"primary", "maximise", "no_worse", "interaction"})
+        named = self.model_dump(mode="json", include={"primary", "maximise", "no_worse", "interaction", "equal_tokens"})
         return named | {"baseline": self.against}
 
     @property
@@ -169,28 +188,70 @@ def list_children(ablation: Ablation, source: Path, extra: list[Override] | None
                 f"{source}: variants {other.variant!r} and {child.variant!r} are one and the same: they differ in no "
                 "setting that changes results"
             )
-    for metric in sorted(ablation.judged):
-        if need := _find_need(metric, children[0].config):
-            raise ConfigError(f"{source}: metric {metric!r} needs {need}")
+    first = children[0]
+    for child in children[: len(ablation.variants)]:
+        where = f"{source}: variant {child.variant!r}"
+        for metric in sorted(ablation.judged):
+            if need := _find_need(metric, child.config):
+                raise ConfigError(f"{where}: metric {metric!r} needs {need}")
+        for name, wire in child.config.watch.wires.items():
+            if wire.action == "rewind":
+                raise ConfigError(f"{where}: watch.{name}.action=rewind would go on as another run: set pause or warn")
+        there, here = (_find_grading(each.config, ablation.judged) for each in (first, child))
+        changed = [f"{name}: {there.get(name)!r} → {here.get(name)!r}" for name in there | here
+                   if there.get(name) != here.get(name)]  # fmt: skip
+        if changed:
+            raise ConfigError(f"{where} is judged otherwise than {first.variant!r} ({'; '.join(changed)})")
     return children
 
 
+def check_same_problems(held_out: Mapping[str, Problems | None]) -> None:
+    """Raise ConfigError if variants have different held-out problems; their templates may be different ones."""
+    (first, known), *others = held_out.items()
+    for variant, problems in others:
+        if _identify(problems) != _identify(known):
+            counts = " and ".join(str(0 if each is None else len(each)) for each in (known, problems))
+            raise ConfigError(
+                f"variants {first!r} and {variant!r} have different held-out problems ({counts}), so they cannot be "
+                "compared: look for differences in data.*"
+            )
+
+
+def _identify(problems: Problems | None) -> tuple[list[str], str] | None:
+    return None if problems is None else (problems.frame["id"].tolist(), digest_problems(problems))
+
+
+def _find_grading(config: Config, metrics: set[str]) -> dict[str, Any]:
+    """The settings that decide what these metrics mean on held-out problems."""
+    settings = result_settings(config)
+    found = {name: settings[name] for name in OF_GRADING}
+    if any(metric.endswith(ACCURACIES) for metric in metrics):
+        found |= config.reward.decides_accuracy
+    return found
+
+
 def _find_need(metric: str, config: Config) -> str | None:
-    """The settings that a metric of held-out problems needs and that are missing."""
+    """What a metric of held-out problems needs and lacks."""
     data, validation = config.data, config.validation
     place, _, rest = metric.partition("/")
-    name, of_a_set, _ = rest.partition("/")
+    name, of_a_set, of_it = rest.partition("/")
     if place != "val":
         return None
     if data.validation is None:
         return "held-out problems: set data.validation"
-    if not of_a_set or name in ("error", *data.held_out_names):
-        return None
-    if name == "second_turn":
+    if rest == "second_turn/accuracy":
         return "validation.turns=2" if validation.turns == 1 else None
-    if name == "few_steps":
+    if rest == "few_steps/accuracy":
         return "validation.few_steps" if validation.few_steps is None else None
-    return f"a held-out set called {name!r} (data.validation names {', '.join(data.held_out_names) or 'none'})"
+    if of_a_set and name in data.held_out_names:
+        rest = of_it
+    elif of_a_set and name not in HELD_OUT_GROUPS:
+        return f"a held-out set called {name!r} (data.validation names {', '.join(data.held_out_names) or 'none'})"
+    if not rest.startswith(tuple(f"{group}/" for group in HELD_OUT_GROUPS)) and rest not in HELD_OUT:
+        return f"another name ({nearest(rest, HELD_OUT)})"
+    if rest.startswith(("pass_ratio", "error/")) and not config.reward.judges_programs:
+        return "reward.kind=code"
+    return None
 
 
 def _resolve(ablation: Ablation, source: Path, variant: str, seed: int, extra: list[Override]) -> Child:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ares.ablations.definition import AREA
-from ares.ablations.rows import AblationRows, ChildRows
+from ares.ablations.rows import TOKENS, AblationRows, ChildRows
 
 TAIL = 0.25
 """Share of the steps, the last ones, over which noisy metrics are averaged."""
@@ -115,12 +115,12 @@ def find_last_step(ablation: AblationRows) -> int | None:
 
 def find_finished(ablation: AblationRows) -> list[tuple[ChildRows, int]]:
     """The children that can be compared, by variant and seed, with the step at which each is: `find_last_step`, or the
-    step that reached the budget of tokens."""
+    first step that reached the budget of tokens."""
     budget, last = ablation.definition.equal_tokens, find_last_step(ablation)
-    ends = [(child, int(child.rows.index[-1])) for child in ablation.children if len(child.rows)]
-    if budget is not None:
-        return [(child, end) for child, end in ends if child.tokens_at(end) >= budget]
-    return [(child, last) for child, end in ends if last is not None and end >= last]
+    if budget is None:
+        return [(child, last) for child in ablation.children if last is not None and child.rows.index.max() >= last]
+    tokens = [(child, child.rows[TOKENS].cumsum()) for child in ablation.children if TOKENS in child.rows]
+    return [(child, int(of.index[of >= budget][0])) for child, of in tokens if (of >= budget).any()]
 
 
 def find_compared_tokens(ablation: AblationRows) -> float | None:

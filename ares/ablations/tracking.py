@@ -7,32 +7,52 @@ entries (ares/reports/mlflow.py) and name this one as parent, so an unreachable 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from mlflow import MlflowClient
 
-from ares.ablations.definition import Ablation
-from ares.ablations.rows import FILE, read_file
+from ares.ablations.definition import AREA, Ablation
+from ares.ablations.rows import FILE, read_file, read_rows
 from ares.config import Config, ConfigError, Override
 from ares.errors import UserError
-from ares.reports import AWAY, Tracking, find_or_create, mlflow_page
+from ares.reports import AWAY, Entry, Tracking, find_or_create, mlflow_page
 from ares.store import RunStore, tracking_uri
 
 
 def check_fixed(ablation: Ablation, folder: Path) -> None:
-    """Raise ConfigError if what a started ablation is judged by has changed."""
+    """Raise ConfigError if what a started ablation is judged by has changed.
+
+    A metric that no child has logged may be corrected: nobody has seen a value of it.
+    """
     before = read_file(folder)
-    if "definition" in before:
+    is_known = "definition" in before
+    if is_known:
         before = Ablation.model_validate(before["definition"]).fixed
     elif before.get("baseline", "") is None:  # of before 2026-11-25, when one could be judged without
         del before["baseline"]
-    changed = [f"{name}: {before[name]!r} → {now!r}" for name, now in ablation.fixed.items()
-               if name in before and now != before[name]]  # fmt: skip
+    changed = {name: (before[name], now) for name, now in ablation.fixed.items()
+               if name in before and now != before[name]}  # fmt: skip
+    if changed and is_known:
+        logged = read_rows(folder.name, folder.parent).logged
+        changed = {name: of for name, of in changed.items() if not _corrects(name, *of, logged)}
     if changed:
         raise ConfigError(
             f"Ablation {ablation.name!r} was started, and by what it is judged was decided then:\n  "
-            + "\n  ".join(changed)
+            + "\n  ".join(f"{name}: {old!r} → {now!r}" for name, (old, now) in changed.items())
             + "\nTake what was decided, or give the ablation another name with --name."
         )
+
+
+def _corrects(name: str, before: Any, now: Any, logged: set[str]) -> bool:
+    """Whether a change of a field replaces only metrics that no child has logged."""
+    if name == "primary":
+        return before.removeprefix(AREA) not in logged
+    if name == "interaction":
+        return not set(before or ()) <= logged
+    if name == "no_worse":
+        seen = {metric: margin for metric, margin in before.items() if metric in logged}
+        return len(now) <= len(before) and seen.items() <= now.items()
+    return False
 
 
 @contextmanager
@@ -72,13 +92,21 @@ class ParentRun:
 
 
 def complete_entry(config: Config, store: RunStore, finished: bool) -> None:
-    """Log what MLflow is missing of a child: MLflow was away or locked, or the child was killed before it could log."""
+    """Log what MLflow is missing of a child: MLflow was away or locked, or the child was killed before it could log.
+
+    Does nothing if the child is tracked elsewhere. Raises UserError if MLflow is away.
+    """
+    if "mlflow" not in config.tracking.kinds:
+        return
     tracking, run_id = Tracking(config.tracking, config, store), store.read_run()["mlflow_run_id"]
     if run_id is not None:
-        entry = MlflowClient(tracking_uri=tracking.uri).get_run(run_id)
-        logged = int(entry.data.tags.get("ares.logged_step", -1))
-        if entry.info.status == "FINISHED" and logged == store.committed_steps()[-1]:
-            return
+        with _naming_mlflow(tracking.uri):
+            entry = Entry(MlflowClient(tracking_uri=tracking.uri), run_id)
+            if not entry.is_gone:
+                there = entry.client.get_run(run_id)
+                logged = int(there.data.tags.get("ares.logged_step", -1))
+                if there.info.status == "FINISHED" and logged == store.committed_steps()[-1]:
+                    return
     if finished:
         tracking.finish()
     else:

@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 
 from ares.ablations.comparison import compare, compare_changes, find_values, list_margin_measures
-from ares.ablations.measures import find_finished, find_primary
+from ares.ablations.definition import AREA
+from ares.ablations.measures import Measure, find_finished, find_primary
 from ares.ablations.rows import AblationRows
 from ares.ablations.statistics import MOST_SEEDS, Difference, Differences, count_seeds_needed, judge
 
@@ -12,27 +13,43 @@ from ares.ablations.statistics import MOST_SEEDS, Difference, Differences, count
 def conclude(ablation: AblationRows) -> str:
     """The verdict, in one paragraph."""
     definition, measure = ablation.definition, find_primary(ablation)
+    margins, interaction = list_margin_measures(ablation), definition.interaction
     told = [tell_differences(compare(ablation, measure), definition.primary, definition.maximise)]
-    for margin in list_margin_measures(ablation):
-        told += _tell_margin(margin.metric, definition.no_worse[margin.metric], compare(ablation, margin))
-    if definition.interaction is not None:
-        told += _tell_changes(*definition.interaction, compare_changes(ablation, definition.interaction))
-    known = find_values(ablation, measure).stack().dropna().index
+    for margin in margins:
+        told.append(_tell_margin(margin.metric, definition.no_worse[margin.metric], compare(ablation, margin)))
+    if interaction is not None:
+        told.append(_tell_changes(*interaction, compare_changes(ablation, interaction)))
+    told += [_tell_left_out(ablation, each) for each in dict.fromkeys([measure, *margins])]
+    told += [_tell_left_out(ablation, Measure(metric, metric, "last"), 0.0) for metric in interaction or ()]
+    if ablation.logged and (absent := definition.judged - ablation.logged):
+        told.append(f"No child has logged {', '.join(sorted(absent))} yet; if it is mistyped, correct the file.")
+    return " ".join(filter(None, told))
+
+
+def _tell_left_out(ablation: AblationRows, measure: Measure, above: float = -math.inf) -> str:
+    """The finished children without a number above a bound. Without one that diverged, or whose metric fell to zero,
+    its variant looks better, so the verdict must say so."""
+    values = find_values(ablation, measure)
+    if values.empty:
+        return ""
+    known = values[values > above].stack().dropna().index
     left_out = [f"{child.variant} seed {child.seed}" for child, _ in find_finished(ablation)
                 if (child.seed, child.variant) not in known]  # fmt: skip
-    if left_out:  # without a run that diverged its variant looks better, so the verdict must say so
-        told.append(f"Left out, since {definition.primary} was no number: {', '.join(left_out)}.")
-    return " ".join(told)
+    name = f"{AREA}{measure.metric}" if measure.how == "area" else measure.metric
+    why = "no number" if math.isinf(above) else f"not above {above:g}"
+    return f"Left out, since {name} was {why}: {', '.join(left_out)}." if left_out else ""
 
 
 def tell_differences(against: Differences, metric: str, maximise: bool = True) -> str:
     """What can be said of each variant against the baseline."""
     if not against.of:
-        return (
-            f"Nothing can be compared with {against.baseline} yet: no seed has {metric} of it and of another variant."
-        )
+        return _tell_nothing(against, metric)
     told = "; ".join(_tell_difference(against, name, maximise) for name in against.of)
     return f"{metric} against {against.baseline}, paired by seed: {told}."
+
+
+def _tell_nothing(against: Differences, metrics: str) -> str:
+    return f"Nothing can be compared with {against.baseline} yet: no seed has {metrics} of it and of another variant."
 
 
 def _tell_difference(against: Differences, name: str, maximise: bool) -> str:
@@ -62,22 +79,24 @@ def _tell_interval(ends: Sequence[float] | None, digits: int = 3) -> str:
     return f" [{ends[0]:+.{digits}f}, {ends[1]:+.{digits}f}]" if ends else ""
 
 
-def _tell_margin(metric: str, margin: float, against: Differences) -> list[str]:
+def _tell_margin(metric: str, margin: float, against: Differences) -> str:
     told = [
         f"{variant} {judge(difference, margin)} ({difference.mean:+.3f}{_tell_interval(difference.widest)})"
         for variant, difference in against.of.items()
     ]
-    return [f"{metric}, by at most {margin:g} lower: {'; '.join(told)}."] if told else []
+    return f"{metric}, by at most {margin:g} lower: {'; '.join(told)}." if told else _tell_nothing(against, metric)
 
 
-def _tell_changes(first: str, second: str, changes: Differences) -> list[str]:
+def _tell_changes(first: str, second: str, changes: Differences) -> str:
     """How much more the first metric changes than the second, for every variant."""
     told = []
     for variant, difference in changes.of.items():
         p = changes.adjusted.get(variant)
         claim = "not shown" if not changes.claims(variant) else "more" if difference.mean > 0 else "less"
         told.append(f"{variant} {_tell_percent(difference)}{'' if p is None else f', p {p:.3f}'}: {claim}")
-    return [f"{first} against {second}, both as shares of the baseline's: {'; '.join(told)}."] if told else []
+    if not told:
+        return _tell_nothing(changes, f"{first} and {second}, both above 0,")
+    return f"{first} against {second}, both as shares of the baseline's: {'; '.join(told)}."
 
 
 def _tell_percent(difference: Difference) -> str:

@@ -11,6 +11,7 @@ from ares.evaluation.request import EvaluationRequest
 from ares.evaluation.suites import SUITES
 
 if TYPE_CHECKING:
+    from ares.evaluation.comparison import digest_problems
     from ares.evaluation.estimates import finish
     from ares.evaluation.evaluation import Evaluation, policy_of
     from ares.evaluation.paired import (
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     """Load what needs torch or scipy lazily: a worker that reads the form of `ares-eval` needs neither."""
-    for module in ("paired", "evaluation", "estimates"):
+    for module in ("paired", "comparison", "evaluation", "estimates"):
         if hasattr(found := import_module(f"{__name__}.{module}"), name):
             return getattr(found, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -33,12 +33,17 @@ def measured(config: Config, problems: Problems, description: Mapping[str, Any])
 
     description: of this evaluation (summary.json).
     """
-    columns = [name for name in OF_PROBLEMS if name in problems.frame]
     of_settings = {name: value for name, value in result_settings(config).items() if name.startswith(SAME)}
     return {name: description.get(name) for name in DESCRIBED} | {
-        "prompts and tests": digest_of(problems.frame[columns]),
+        "prompts and tests": digest_problems(problems),
         **of_settings,
     }
+
+
+def digest_problems(problems: Problems) -> str:
+    """Hash of prompts, before a template, and of what responses are judged by; without ids."""
+    columns = [name for name in OF_PROBLEMS if name in problems.frame]
+    return digest_of(problems.frame[columns])
 
 
 @dataclass(frozen=True)

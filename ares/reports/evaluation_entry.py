@@ -9,7 +9,6 @@ ares/history).
 import hashlib
 import json
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -125,7 +124,8 @@ def _log(entry: Entry, evaluation: Evaluation, summary: Mapping[str, Any]) -> No
     asked = {f"eval.{name}": summary[name] for name in DECIDED_BY if name in summary}
     entry.log_settings(evaluation.config, asked)
     entry.log_data(str(summary["source"]), str(summary["data"]), "evaluation")
-    entry.log_metrics([(evaluation.number, int(time.time() * 1000), metrics_of(summary))])
+    began = entry.client.get_run(entry.run_id).info.start_time  # always the same, so that logging again adds no row
+    entry.log_metrics([(evaluation.number, began, metrics_of(summary))])
     directory = evaluation.run.store.directory
     for path in (path for pattern in FILES for path in sorted(directory.glob(pattern))):
         entry.client.log_artifact(entry.run_id, str(path))

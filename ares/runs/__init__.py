@@ -6,6 +6,7 @@ Not covered: the order of a run's work (flows/).
 from ares.runs.conductor import Conductor
 from ares.runs.description import (
     check_model,
+    check_unchanged,
     code_version,
     drawn_identity,
     identity_of,

@@ -1,5 +1,6 @@
 """`ares ablate` as a user meets it: killed and started again, a failing child, refusals before the start."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -15,11 +16,17 @@ import psutil
 import pytest
 import yaml
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 
 from ares.ablations import list_children, read_ablation
 from ares.config import override
+from ares.errors import UserError
+from ares.runs import Run
 from ares.store.store import RunStore
+from flows import ablate
 from flows.cli.main import main
+from tests import mlflow_database
+from tests.ares.store_builders import commit
 from tests.shared_run import SMALL
 from tests.short_runs import REPOSITORY, ares, told
 
@@ -194,6 +201,10 @@ def test_wrong_input_of_any_child_is_reported_before_the_first_starts(
     assert "is set by the ablation, or for all variants alike" in refusal(
         capsys, monkeypatch, write(tmp_path, variants={"fine": [], "longer": ["train.steps=9"]})
     )
+    other = {"fine": [], "eased": ["data.validation=examples/tiny/checkpoints/math/train.jsonl"]}
+    assert "variants 'fine' and 'eased' have different held-out problems" in refusal(
+        capsys, monkeypatch, write(tmp_path, variants=other)
+    )
     assert "name: " in refusal(capsys, monkeypatch, write(tmp_path), "--name", "../up")
     assert not runs.exists()
 
@@ -214,7 +225,9 @@ def test_a_child_that_was_resumed_with_another_rounding_keeps_it(
     definition, source = read_ablation(write(tmp_path))
     child = list_children(definition, source)[-1]
     resumed = override(child.config, ["learner.micro_batch_tokens=512"]).model_dump(mode="json")
-    RunStore(tmp_path / "runs" / child.name).write_run({"config": resumed, "digests": {}})
+    _, digests = Run.check(child.config, child.name, tmp_path / "runs")
+    begun = RunStore(tmp_path / "runs" / child.name)
+    begun.write_run({"config": resumed, "digests": digests})
     monkeypatch.setattr("sys.argv", ["ares", "ablate", write(tmp_path), "--dry-run"])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -222,3 +235,35 @@ def test_a_child_that_was_resumed_with_another_rounding_keeps_it(
     listed = {line.split()[0]: line.split()[-1] for line in capsys.readouterr().out.splitlines()}
     kept = "learner.micro_batch_tokens=512"
     assert [name for name in CHILDREN if listed[name] == kept] == [child.name]
+
+    begun.update_run(digests=digests | {"validation": "0"})  # as where the file has changed since
+    assert f"Run '{child.name}': the validation data changed" in refusal(capsys, monkeypatch, write(tmp_path))
+
+
+def test_a_report_is_written_before_mlflow_is_asked_for_its_children(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow was away at an ablation's end, and there was no report."""
+    runs = tmp_path / "runs"
+    monkeypatch.setenv("ARES_RUNS", str(runs))
+    mlflow_database.beside(runs)
+    definition, source = read_ablation(write(tmp_path, seeds=[0], overrides=["train.steps=1"]))
+    children = list_children(definition, source)
+    for child in children:
+        described = {"config": child.config.model_dump(mode="json"), "digests": {}, "mlflow_run_id": "f" * 32}
+        store = RunStore(runs / child.name)
+        store.write_run(described | {"code_version": "1"})
+        state = {"counters": {"tokens": 9}, "evaluations": []}
+        first = commit(0, None, state=state)
+        store.write_commit(first)
+        store.write_commit(commit(1, first, state=state, metrics={"val/accuracy": 0.5}))
+
+    def refuse(*_: object) -> None:
+        raise MlflowException("away")
+
+    monkeypatch.setattr(MlflowClient, "get_run", refuse)
+    plan = ablate.Plan(definition, children, [], 1, {})
+    with pytest.raises(UserError, match="away"):
+        asyncio.run(ablate._train_and_compare(plan))
+    assert "val/accuracy against fixed" in capsys.readouterr().out
+    assert (runs / "penalty" / "report.html").exists()

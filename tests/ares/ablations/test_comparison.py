@@ -58,6 +58,42 @@ def test_a_finished_child_without_a_number_is_named_in_the_verdict() -> None:
     assert conclude(found).endswith(" Left out, since val/accuracy was no number: tight seed 2.")
 
 
+@pytest.mark.parametrize(
+    ("metric", "value", "said"),
+    [
+        ("val/easy/response_length", 0.0, "Left out, since val/easy/response_length was not above 0: tight seed 2."),
+        (
+            "val/easy/response_length",
+            math.nan,
+            "Left out, since val/easy/response_length was not above 0: tight seed 2.",
+        ),
+        ("val/pass_at_n", math.nan, "Left out, since val/pass_at_n was no number: tight seed 2."),
+        ("val/accuracy", math.nan, "Left out, since val/accuracy was no number: tight seed 2."),
+    ],
+)
+def test_a_child_that_a_margin_or_an_interaction_leaves_out_is_named_once(metric: str, value: float, said: str) -> None:
+    """An arm that collapsed to zero had no logarithm, and its seed was missing without a word."""
+    found = besides_ablation([0.6, 0.61, 0.6], [0.8, 0.79, 0.81])
+    found.definition = found.definition.model_copy(update={"no_worse": {"val/accuracy": 0.02, "val/pass_at_n": 0.02}})
+    for of in found.children:
+        of.rows["val/pass_at_n"] = of.rows["val/accuracy"]
+    assert "Left out" not in conclude(found)
+    found.children[-1].rows.loc[8, metric] = value
+    assert conclude(found).endswith(f" {said}")
+    assert conclude(found).count("Left out") == 1
+
+
+def test_metrics_that_no_child_has_are_named_in_the_verdict() -> None:
+    """A margin or an interaction of a mistyped metric was missing without a word."""
+    besides = {"no_worse": {"val/pass_ratio": 0.02}, "interaction": ("val/easy/response_length", "val/accuracy")}
+    told = conclude(ablation(definition=ABLATION.model_copy(update=besides)))
+    for metrics in ("val/pass_ratio", "val/easy/response_length and val/accuracy, both above 0,"):
+        assert f"Nothing can be compared with loose yet: no seed has {metrics} of it and of another variant." in told
+    assert told.endswith("No child has logged val/easy/response_length, val/pass_ratio yet; if it is mistyped, correct "
+                         "the file.")  # fmt: skip
+    assert "Left out" not in told
+
+
 def test_the_first_variant_is_the_baseline_unless_another_is_named() -> None:
     assert conclude(ablation()).startswith("val/accuracy against loose, paired by seed: tight is better: +0.193")
     other = ablation(definition=ABLATION.model_copy(update={"baseline": "tight"}))
@@ -139,11 +175,12 @@ def test_an_area_is_the_mean_height_over_tokens_as_far_as_all_have_come() -> Non
     assert find_compared_tokens(longer) == 900
 
 
-def test_children_of_a_budget_end_where_they_reach_it() -> None:
+def test_children_of_a_budget_are_compared_where_they_first_reach_it() -> None:
+    """Also one that was trained further: it was compared at more tokens than the others."""
     found = ablation(definition=ABLATION.model_copy(update={"equal_tokens": 800}))
-    found.children[0] = child("loose", 0, 0.6, steps=7)  # 800 tokens: it is done, a step before the others
+    found.children[0] = child("loose", 0, 0.6, steps=7)
     found.children[1] = child("loose", 1, 0.6, steps=6)
-    assert [end for _, end in find_finished(found)] == [7, 8, 8, 8, 8]
+    assert [end for _, end in find_finished(found)] == [7, 7, 7, 7, 7]
     assert find_compared_tokens(found) == 800
     assert "leash-loose-seed1 (last row at step 6" in render(found, "report.csv")
 

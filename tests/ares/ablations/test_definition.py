@@ -1,12 +1,15 @@
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 
-from ares.ablations.definition import list_ablations, list_children, read_ablation
+from ares.ablations.definition import check_same_problems, list_ablations, list_children, read_ablation
 from ares.config import ConfigError
 from ares.config.profiles import fingerprint, load
+from ares.data import ASKED, Problems
+from ares.step import evaluation_metrics
 
 GOOD: dict[str, Any] = {
     "name": "leash",
@@ -83,8 +86,20 @@ def test_a_profile_beside_the_ablation_is_found_from_anywhere(tmp_path: Path) ->
         ({"equal_tokens": 0}, "equal_tokens: "),
         ({"overrides": ["data.validation=null"]}, "'val/accuracy' needs held-out problems"),
         ({"primary": "val/aime/accuracy"}, "needs a held-out set called 'aime' (data.validation names none)"),
+        ({"primary": "val/acuracy"}, "'val/acuracy' needs another name (did you mean accuracy?)"),
+        ({"primary": "val/second_turn/acuracy"}, "needs a held-out set called 'second_turn'"),
+        ({"no_worse": {"val/pass_ratio": 0.1}}, "variant 'fixed': metric 'val/pass_ratio' needs reward.kind=code"),
+        ({"variants": {"a": [], "b": ["data.validation=null"]}}, "variant 'b': metric 'val/accuracy' needs held-out"),
         ({"primary": "val/second_turn/accuracy"}, "'val/second_turn/accuracy' needs validation.turns=2"),
         ({"primary": "area/val/few_steps/accuracy"}, "'val/few_steps/accuracy' needs validation.few_steps"),
+        (
+            {"primary": "val/own/acuracy", "overrides": ["data.validation={own: h.jsonl}"]},
+            "'val/own/acuracy' needs another name (did you mean accuracy?)",
+        ),
+        (
+            {"overrides": ["watch.kl_above={limit: 0.2, action: rewind}"]},
+            "variant 'fixed': watch.kl_above.action=rewind would go on as another run: set pause or warn",
+        ),
         (
             {"primary": "val/aime/accuracy", "overrides": ["data.validation={own: h.jsonl}"]},
             "needs a held-out set called 'aime' (data.validation names own)",
@@ -98,6 +113,76 @@ def test_what_cannot_be_compared_is_refused_by_file_variant_and_field(
     told = refusal(path)
     assert told.startswith(path)
     assert said in told
+
+
+CODE, PASSED = {"profile": "tiny-code"}, "reward.code.accuracy=pass_ratio"
+SUM, NAMED = "reward.kind=[math, brief.py:brief]", "reward.accuracy=math"
+
+
+@pytest.fixture
+def brief(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reward function in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    Path("brief.py").write_text("def brief(completions, **columns):\n    return [1.0 for _ in completions]\n")
+
+
+@pytest.mark.usefixtures("brief")
+@pytest.mark.parametrize(
+    ("variant", "changes", "said"),
+    [
+        ("reward.answer=hash", {}, "reward.answer: None → 'hash'"),
+        ("reward.answer=hash", {"primary": "val/response_length"}, "reward.answer: None → 'hash'"),
+        ("reward.code.cpu_seconds=9", CODE, "reward.code.cpu_seconds: 2.0 → 9.0"),
+        ("reward.code.memory_mb=99", CODE, "reward.code.memory_mb: 512 → 99"),
+        ("reward.code.untrusted=zero", CODE, "reward.code.untrusted: 'drop' → 'zero'"),
+        (PASSED, CODE, "reward.code: 'all_passed' → 'pass_ratio'"),
+        (PASSED, CODE | {"primary": "val/pass_ratio", "no_worse": {"val/pass_at_n": 0.1}}, "reward.code: "),
+        (PASSED, CODE | {"primary": "val/pass_ratio"}, None),
+        ("reward.code.design=sparse", CODE, None),
+        ("reward.accuracy=0.5", {"overrides": [SUM, NAMED]}, "reward.accuracy: 'math' → 0.5"),
+        ("reward.weights=[1, 2]", {"overrides": [SUM, "reward.accuracy=0.5"]}, "reward.weights: "),
+        ("reward.weights=[1, 2]", {"overrides": [SUM, NAMED]}, None),
+        ("algorithm.kl.kind=fixed", {"primary": "val/rewards/math/mean", "overrides": [SUM, NAMED]}, None),
+    ],
+)
+def test_variants_are_judged_alike(tmp_path: Path, variant: str, changes: dict[str, Any], said: str | None) -> None:
+    path = written(tmp_path, **({"variants": {"a": [], "b": [variant]}} | changes))
+    if said is None:
+        list_children(*read_ablation(path))
+    else:
+        assert f"{path}: variant 'b' is judged otherwise than 'a' ({said}" in refusal(path)
+
+
+@pytest.mark.usefixtures("brief")
+def test_a_function_beside_math_may_be_added_where_math_says_what_is_right(tmp_path: Path) -> None:
+    variants = {"math": [], "brief": [SUM, NAMED]}
+    list_children(*read_ablation(written(tmp_path, variants=variants)))
+    variants["brief"][1] = "reward.accuracy=brief"
+    assert "reward.accuracy: 'math' → 'brief.py:brief'" in refusal(written(tmp_path, variants=variants))
+
+
+@pytest.mark.parametrize(
+    ("column", "is_same"), [("prompt", True), ("id", False), (ASKED, False), ("answer", False), (None, False)]
+)
+def test_variants_answer_the_same_held_out_problems(column: str | None, is_same: bool) -> None:
+    """A template may put them in other words."""
+    frame = pd.DataFrame({name: ["1", "2"] for name in ("prompt", "id", ASKED, "answer")})
+    other = None if column is None else Problems("x", frame.assign(**{column: ["1", "3"]}), 0)
+    sets = {"a": Problems("x", frame, 0), "b": other}
+    if is_same:
+        check_same_problems(sets)
+    else:
+        with pytest.raises(ConfigError, match="variants 'a' and 'b' have different held-out problems"):
+            check_same_problems(sets)
+
+
+def test_every_metric_of_held_out_problems_can_be_judged(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"slot": [0, 1], "id": ["a", "b"], "accuracy": [1.0, 0.0]})
+    rows = rows.assign(tokens=3, format=1.0, truncated=False, score=1.0, score_f=1.0, pass_ratio=1.0,
+                       error_type="accepted", denoising_passes=2)  # fmt: skip
+    metrics = evaluation_metrics(rows)
+    list_children(*read_ablation(written(tmp_path, profile="tiny-code", no_worse=dict.fromkeys(metrics, 0.1))))
+    assert len(metrics) > 20
 
 
 def test_an_unknown_ablation_is_an_error_that_names_the_nearest() -> None:

@@ -1,9 +1,9 @@
 """The report agrees with the rows, and every number in it can be found among them."""
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -178,8 +178,7 @@ def test_numbers_are_written_plainly(value: float, digits: int, text: str, signe
 def test_rows_are_read_from_the_childrens_commits(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"holds no ablation 'lash' .* \(known: none\)"):
         read_rows("lash", tmp_path)
-    started = {"definition": ABLATION.model_dump_json(), "command_line": "rollout.n=4", "mlflow_uri": "sqlite:///x",
-               "mlflow_experiment_id": "7", "mlflow_run_id": "parent"}  # fmt: skip
+    started = STARTED | {"definition": ABLATION.model_dump_json(), "command_line": "rollout.n=4"}
     RunStore(tmp_path / "leash").write_json("ablation.json", started)
     config = load("tiny-math", ["rollout.n=4"]).model_dump(mode="json")
     config["reward"]["code"]["verdicts"] = "/the/ablation's"  # which earlier versions set in every child
@@ -221,18 +220,55 @@ def test_variants_keep_the_order_of_the_file(tmp_path: Path) -> None:
     assert (list(found.variants), found.against) == (["tight", "loose"], "tight")
 
 
+STARTED = {"command_line": "", "mlflow_uri": "sqlite:///x", "mlflow_experiment_id": "7", "mlflow_run_id": "parent"}
+
+
+def start(folder: Path, metrics: dict[str, float], **stored: object) -> None:
+    """The folder of a started ablation, and a child with the metrics of one step."""
+    RunStore(folder).write_json("ablation.json", stored)
+    child = RunStore(folder.with_name("leash-tight-seed0"))
+    config = load("tiny-math").model_dump(mode="json")
+    child.write_run({"config": config, "digests": {}, "mlflow_run_id": None, "code_version": "9"})
+    child.write_commit(Commit(step=0, parent=None, artifacts={}, state={}, metrics=metrics, timings={}, timestamp=0))
+
+
 @pytest.mark.parametrize(
     "stored",
-    [{"definition": ABLATION.model_dump_json()}, ABLATION.fixed, ABLATION.fixed | {"baseline": None}],
+    [{"definition": ABLATION.model_dump_json()} | STARTED, ABLATION.fixed, ABLATION.fixed | {"baseline": None}],
     ids=["now", "before 2026-11-25", "before 2026-11-25, without a baseline"],
 )
 def test_what_was_decided_before_the_first_child_started_stays(stored: dict[str, object], tmp_path: Path) -> None:
-    check_fixed(ABLATION, tmp_path)
-    (tmp_path / "ablation.json").write_text(json.dumps(stored))
-    check_fixed(ABLATION, tmp_path)
+    folder = tmp_path / "leash"
+    check_fixed(ABLATION, folder)
+    start(folder, {"val/accuracy": 0.5}, **stored)
+    check_fixed(ABLATION, folder)
     for change in ({"primary": "val/pass_at_n"}, {"maximise": False}, {"baseline": "tight"}, {"no_worse": {"x": 0.1}},
-                   {"interaction": ("x", "y")}):  # fmt: skip
+                   {"interaction": ("x", "y")}, {"equal_tokens": 900}):  # fmt: skip
         if stored.get("baseline", "") is None and "baseline" in change:
             continue
         with pytest.raises(ConfigError, match=f"{next(iter(change))}: .* → "):
-            check_fixed(ABLATION.model_copy(update=change), tmp_path)
+            check_fixed(ABLATION.model_copy(update=change), folder)
+
+
+@pytest.mark.parametrize(
+    ("mistyped", "corrected"),
+    [
+        ({"primary": "x"}, {"primary": "m"}),
+        ({"primary": "area/x"}, {"primary": "area/m"}),
+        ({"no_worse": {"m": 0.1, "x": 0.1}}, {"no_worse": {"m": 0.1, "y": 0.1}}),
+        ({"interaction": ("m", "x")}, {"interaction": ("m", "y")}),
+    ],
+)
+def test_only_a_metric_that_no_child_has_logged_can_be_corrected(
+    mistyped: dict[str, Any], corrected: dict[str, Any], tmp_path: Path
+) -> None:
+    """After the last step of the last child a mistyped one could neither be compared nor corrected."""
+    started, folder = ABLATION.model_copy(update=mistyped), tmp_path / "leash"
+    start(folder, {"m": 0.5}, **STARTED, definition=started.model_dump_json())
+    check_fixed(ABLATION.model_copy(update=corrected), folder)
+    for other in ({"no_worse": {"m": 0.2, "y": 0.1}}, {"no_worse": {"y": 0.1}}, {"maximise": False}):
+        with pytest.raises(ConfigError, match=f"{next(iter(other))}: .* → "):
+            check_fixed(ABLATION.model_copy(update=corrected | other), folder)
+    start(folder, {"m": 0.5, "x": 0.5}, **STARTED, definition=started.model_dump_json())
+    with pytest.raises(ConfigError, match=f"{next(iter(mistyped))}: .* → "):
+        check_fixed(ABLATION.model_copy(update=corrected), folder)
