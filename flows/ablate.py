@@ -95,7 +95,7 @@ def prepare(
         run, digests[child.variant] = Run.check(child.config, child.name, runs)
         held_out[child.variant] = run.validation_set
     check_same_problems(held_out)
-    for child in filter(lambda child: _store(child).exists(), children):  # and have to have begun with them
+    for child in [each for each in children if _store(each).exists()]:  # those that have begun, with the same as now
         check_unchanged(_store(child), child.config, digests[child.variant], may_round=False)
     drawn = {child.name: drawn_identity(child.config, digests[child.variant]) for child in children}
     at_once = parallel or runs_that_fit([child.config for child in children])
@@ -136,9 +136,9 @@ async def _train_and_compare(plan: Plan) -> dict[str, Any]:
             rows = read_rows(plan.ablation.name, runs_directory())
             files, conclusion = write_report(rows, plan.folder / "report.html"), conclude(rows)
             terminal.print(f"\n{conclusion}\nreport: {files[0]}", markup=False)
+            status = "FAILED" if failed else "FINISHED"
             if _complete_entries(plan):  # the report links them
                 write_report(read_rows(plan.ablation.name, runs_directory()), files[0])
-            status = "FAILED" if failed else "FINISHED"
         finally:
             parent.close(status, files)
     logger.info("%s; report: %s%s", conclusion, files[0], f", {parent.page}/artifacts" if parent.page else "")

@@ -226,7 +226,7 @@ def _find_grading(config: Config, metrics: set[str]) -> dict[str, Any]:
     settings = result_settings(config)
     found = {name: settings[name] for name in OF_GRADING}
     if any(metric.endswith(ACCURACIES) for metric in metrics):
-        found |= config.reward.decides_accuracy
+        found |= config.reward.accuracy_rule
     return found
 
 

@@ -222,7 +222,7 @@ class RewardConfig(Strict):
         return named if is_one and named not in self.kinds else None
 
     @property
-    def decides_accuracy(self) -> dict[str, Any]:
+    def accuracy_rule(self) -> dict[str, Any]:
         """What decides which responses count as right. Two runs have comparable accuracies if it is equal: math alone
         and one of several functions with accuracy=math have the same."""
         named, of_part = self.accuracy, {part_name(kind): kind for kind in self.kinds}
