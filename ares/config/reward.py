@@ -238,9 +238,9 @@ class RewardConfig(Strict):
             found = {"reward.accuracy": self.accuracy, "reward.kind": self.kinds, "reward.by_row": self.by_row}
         if isinstance(named, float):
             found["reward.weights"] = self.weight_of
+        settings = {"code.accuracy": self.code.accuracy, "judge": self.judge, "model": self.model}
         asked = found.get("reward.kind", (named,))
-        sections = {"code": self.code.accuracy, "judge": self.judge, "model": self.model}
-        return found | {f"reward.{name}": value for name, value in sections.items() if name in asked}
+        return found | {f"reward.{name}": of for name, of in settings.items() if name.partition(".")[0] in asked}
 
     @property
     def compares_answers(self) -> bool:

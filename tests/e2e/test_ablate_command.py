@@ -116,10 +116,11 @@ def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finish
     report.unlink()
     assert ares(runs, "report", "penalty").returncode == 0
     assert report.read_bytes() == made
+    (copied := tmp_path / "copied").mkdir()
     for rows_file in report.parent.glob("*.csv"):
-        shutil.copy(rows_file, tmp_path)
-    assert told(runs, "report", "--from", str(tmp_path / "report.csv")).returncode == 0
-    for file in tmp_path.iterdir():
+        shutil.copy(rows_file, copied)
+    assert told(runs, "report", "--from", str(copied / "report.csv")).returncode == 0
+    for file in copied.iterdir():
         assert file.read_bytes() == (report.parent / file.name).read_bytes(), file.name
     rows = pd.read_csv(runs / "penalty" / "report.csv", comment="#")
     for (variant, seed), stored in rows.groupby(["variant", "seed"]):
