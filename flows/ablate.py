@@ -95,8 +95,9 @@ def prepare(
         run, digests[child.variant] = Run.check(child.config, child.name, runs)
         held_out[child.variant] = run.validation_set
     check_same_problems(held_out)
-    for child in [each for each in children if _store(each).exists()]:  # those that have begun, with the same as now
-        check_unchanged(_store(child), child.config, digests[child.variant], may_round=False)
+    for child in children:
+        if _store(child).exists() and not child.config.data.grows:  # begun, and with what is there now
+            check_unchanged(_store(child), child.config, digests[child.variant], may_round=False)
     drawn = {child.name: drawn_identity(child.config, digests[child.variant]) for child in children}
     at_once = parallel or runs_that_fit([child.config for child in children])
     return Plan(definition, children, list(overrides or []), at_once, drawn)
