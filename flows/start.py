@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ares.config import Config, ConfigError, load, override
-from ares.reports import Display
+from ares.reports import Display, Reporting
 from ares.runs import Conductor, MakeWorkers, Run, read_config
 from ares.store import name_after, run_store, runs_directory
 from ares.workers import PlainWorkers
@@ -56,8 +56,9 @@ def held(run: Run) -> Iterator[Display]:
 def train_plainly(run: Run) -> dict[str, Any]:
     """Train a run in this process, without Prefect, Ray and MLflow; `ares resume` logs it to MLflow later."""
     while True:
-        with held(run) as display:
-            trip = asyncio.run(train(run, Conductor(), display.committed))
+        with held(run) as display, Reporting(run, with_mlflow=False) as reporting:
+            told = (display.committed, reporting.committed)
+            trip = asyncio.run(train(run, Conductor(), partial(_call, told)))
         if trip is None:
             return display.summary()
         run = _rewound(run, trip)
@@ -72,7 +73,6 @@ def _rewound(run: Run, trip: Trip) -> Run:
 
 async def conduct(run: Run, last: int | None = None) -> dict[str, Any]:
     """Train a run (to step `last`) inside a flow run."""
-    from ares.reports import Reporting
     from flows.prefect_conductor import PrefectConductor
 
     while True:

@@ -78,7 +78,9 @@ class ParentRun:
             mine = {"mlflow_uri": self.uri, "mlflow_experiment_id": experiment, "mlflow_run_id": self.id}
             # As text, since the store sorts keys: the first variant may be the baseline.
             started = {"definition": ablation.model_dump_json(), "command_line": " ".join(extra)}
-            RunStore(folder).write_json(FILE, mine | started)  # before the first child starts
+            children = [ablation.name_child(variant, seed) for variant in ablation.variants for seed in ablation.seeds]
+            # Before the first child starts. `ares gc` reads the children's names.
+            RunStore(folder).write_json(FILE, mine | started | {"children": children})
         page = mlflow_page(self.uri, folder.parent)
         self.page = None if page is None else f"{page}/#/experiments/{experiment}/runs/{self.id}"
         """Address of the ablation's run in MLflow's UI, if there is one."""
@@ -104,8 +106,8 @@ def complete_entry(config: Config, store: RunStore, finished: bool) -> None:
             entry = Entry(MlflowClient(tracking_uri=tracking.uri), run_id)
             if not entry.is_gone:
                 there = entry.client.get_run(run_id)
-                logged = int(there.data.tags.get("ares.logged_step", -1))
-                if there.info.status == "FINISHED" and logged == store.committed_steps()[-1]:
+                logged = there.data.tags.get("ares.logged_commit")
+                if there.info.status == "FINISHED" and logged == store.digest(store.committed_steps()[-1]):
                     return
     if finished:
         tracking.finish()

@@ -1,4 +1,4 @@
-"""Reports on a run: MLflow, the terminal, sample tables, plots.
+"""Reports on a run: MLflow, the terminal, sample tables.
 
 Not covered: comparisons over several runs (ares/ablations).
 """

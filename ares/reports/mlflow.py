@@ -16,15 +16,15 @@ from ares.config import Config, TrackingConfig
 from ares.data import MediaError, thumbnail
 from ares.reports.entry import AWAY, Entry, find_or_create, origin, reason
 from ares.reports.pages import VIEW, mlflow_page
-from ares.reports.reporting import Tracker
+from ares.reports.reporting import Tracker, unlogged
 from ares.store import Commit, DamagedArtifact, RunStore, tracking_uri
 
 logger = logging.getLogger(__name__)
 STEPS_PER_CALL = 50
 PROBLEMS = "problems"
 """Folder of artifacts: a file per evaluation with the accuracy on each held-out problem."""
-LOGGED = "ares.logged_step"
-"""Tag of an entry: the last step that is logged completely."""
+LOGGED, COMMIT = "ares.logged_step", "ares.logged_commit"
+"""Tags of an entry: the last step that is logged completely, and the digest of its commit."""
 IMAGE_SIDE = 256
 """Pixels of the longer edge of an image that is logged."""
 
@@ -36,30 +36,29 @@ class Tracking(Tracker):
         super().__init__(settings, config, store)
         self.uri = tracking_uri(config.tracking.uri, store.directory.parent)
         self._entry: Entry | None = None
-        self._logged = -1
+        self._logged: str | None = None
+        """Digest of the last commit that is logged."""
         self._is_away = False
 
     def catch_up(self) -> None:
         """Log every commit that is not logged yet. If MLflow is away, warn once: the next call catches up.
 
-        A deleted entry is created anew with every commit.
+        A deleted entry is created anew with every commit. Of steps that the run has redone MLflow keeps both.
         """
         with self._noticing_absence():
             self._entry = self._entry or self._open()
-            while steps := self.store.committed_steps()[self._logged + 1 :][:STEPS_PER_CALL]:
+            while steps := unlogged(self.store, self._logged)[:STEPS_PER_CALL]:
+                if self._logged is not None and steps[0] == 0:  # the same numbers of the same time add nothing
+                    logger.warning("%s has redone steps that were logged: they are logged again", self.store.name)
                 self._log(self._entry, [self.store.read_commit(step) for step in steps])
-                self._logged = steps[-1]
+                self._logged = self.store.digest(steps[-1])
             self._is_away = False
 
     def finish(self) -> None:
-        """Log what is left, with the plot of the run, and close the entry."""
-        from ares.reports.plots import plot_progress  # matplotlib takes half a second to import
-
+        """Log what is left, and close the entry."""
         self.catch_up()
-        plot = plot_progress(self.store)
         with self._noticing_absence():
             if self._entry is not None:
-                self._entry.client.log_artifact(self._entry.run_id, str(plot))
                 self._entry.client.set_terminated(self._entry.run_id)
         if self._entry is None:
             logger.warning("MLflow lacks a part of this run; when it is back: ares resume %s", self.store.name)
@@ -94,8 +93,9 @@ class Tracking(Tracker):
             there = f"{page}/#/experiments/{experiment}/runs"
             beside = f"{there}?workflowType=machine_learning&viewStateShareKey={VIEW}"  # else MLflow's page of traces
             logger.info("%s: curves at %s/%s, beside the others' at %s", self.store.name, there, entry.run_id, beside)
-        self._logged = int(entry.client.get_run(entry.run_id).data.tags.get(LOGGED, -1))
-        if self._logged < 0:
+        there = entry.client.get_run(entry.run_id).data.tags
+        self._logged = there.get(COMMIT, self.store.digest(int(there[LOGGED]))) if LOGGED in there else None
+        if self._logged is None:
             self._describe(entry)
         return entry
 
@@ -118,7 +118,8 @@ class Tracking(Tracker):
         for commit in commits:
             if "evaluation" in commit.artifacts:
                 self._log_evaluation(entry, commit)
-        # Last, so that it is set only once everything before it has arrived.
+        # Last, so that they are set only once everything before them has arrived.
+        entry.client.set_tag(entry.run_id, COMMIT, commits[-1].digest())
         entry.client.set_tag(entry.run_id, LOGGED, str(commits[-1].step))
 
     def _log_evaluation(self, entry: Entry, commit: Commit) -> None:

@@ -9,7 +9,7 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Any
 
-from ares.config import TRACKERS, Config
+from ares.config import TRACKERS, Config, TrackingConfig
 from ares.runs import Run
 from ares.store import RunStore
 
@@ -41,11 +41,26 @@ class Tracker(ABC):
         self.catch_up()
 
 
+def unlogged(store: RunStore, last: str | None) -> list[int]:
+    """The committed steps that a tracker has to log. last: digest of the last commit that it has logged.
+
+    If the run has that commit no more, it has redone steps: then these are all.
+    """
+    steps = store.committed_steps()
+    digests = [store.digest(step) for step in steps]
+    return steps[digests.index(last) + 1 :] if last in digests else steps
+
+
 class Reporting:
     """A thread that logs commits. Leaving the context without an error logs what is left and closes the entry."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, with_mlflow: bool = True) -> None:
+        """with_mlflow: whether MLflow is told, where the run's settings say so. Raises UserError if a tracker's package
+        is missing."""
+        sections = run.config.tracking.one_by_one()
         self._run = run
+        self._trackers = [self._make(section) for section in sections if section.kind != "mlflow"]
+        self._mlflow = [section for section in sections if section.kind == "mlflow" and with_mlflow]
         self._ending = Event()
         self._state = "KILLED"
         self._error: Exception | None = None
@@ -69,16 +84,17 @@ class Reporting:
         if self._error is not None:
             raise self._error
 
+    def _make(self, section: TrackingConfig) -> Tracker:
+        tracker: Tracker = TRACKERS.make(section, self._run.config, self._run.store)
+        return tracker
+
     def _report(self) -> None:
         try:
-            trackers: list[Tracker] = [
-                TRACKERS.make(section, self._run.config, self._run.store)
-                for section in self._run.config.tracking.one_by_one()
-            ]
+            self._trackers += map(self._make, self._mlflow)  # here, since MLflow takes seconds to load
             while not self._ending.wait(PAUSE_SECONDS):
-                for tracker in trackers:
+                for tracker in self._trackers:
                     tracker.catch_up()
-            for tracker in trackers:
+            for tracker in self._trackers:
                 if self._state == "FINISHED":
                     tracker.finish()
                 else:

@@ -159,9 +159,7 @@ class Display:
                 f"({last.accuracy - first.accuracy:+.3f}) in {self.run.state.step} steps",
                 soft_wrap=True,
             )
-        plot = self.run.store.directory / "progress.png"  # the tracker's
-        where = f"; plot: {escape(str(plot))}" if plot.exists() else ""
-        self.console.print(f"{steps} steps in {seconds:.0f} s{where}", soft_wrap=True)
+        self.console.print(f"{steps} steps in {seconds:.0f} s")
         return {
             "run": self.run.store.name,
             "step": self.run.state.step,

@@ -1,7 +1,7 @@
 """Trackers besides MLflow: JSON lines, TensorBoard, W&B, Trackio. Each logs the metrics and timings of commits.
 
 The run directory is the truth: JSON lines, TensorBoard's events and Trackio's runs are written anew when a run resumes,
-so that no step is there twice; what W&B has is noted in wandb.json. Not covered: samples and plots, which MLflow has
+so that no step is there twice; what W&B has is noted in wandb.json. Not covered: samples, which MLflow has
 (ares/reports/mlflow.py).
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from ares.config import Config, TrackingConfig
 from ares.errors import UserError
-from ares.reports.reporting import Tracker
+from ares.reports.reporting import Tracker, unlogged
 from ares.store import Commit, RunStore
 
 logger = logging.getLogger(__name__)
@@ -29,13 +29,19 @@ class _OfCommits(Tracker):
 
     def __init__(self, settings: TrackingConfig, config: Config, store: RunStore) -> None:
         super().__init__(settings, config, store)
-        self.logged = -1
+        self.logged: str | None = None
+        """Digest of the last commit that this process has logged."""
 
     def catch_up(self) -> None:
-        """Log every commit that is not logged yet."""
-        for step in self.store.committed_steps()[self.logged + 1 :]:
+        """Log every commit that is not logged yet; if the run has redone one that is, all of them anew."""
+        for step in unlogged(self.store, self.logged):
+            if step == 0:
+                self.begin()
             self.log(self.store.read_commit(step))
-            self.logged = step
+            self.logged = self.store.digest(step)
+
+    def begin(self) -> None:
+        """Give up what is logged already: the bootstrap comes next."""
 
     def log(self, commit: Commit) -> None:
         """Log one commit."""
@@ -51,10 +57,10 @@ class JsonLines(_OfCommits):
     """metrics.jsonl in the run directory, a line for each step; a number that is not finite is null."""
 
     def log(self, commit: Commit) -> None:
-        """Append a line; the first of a process begins the file."""
+        """Append a line; the bootstrap's begins the file."""
         numbers = commit.metrics | commit.timings
         line = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
-        with (self.store.directory / "metrics.jsonl").open("a" if self.logged >= 0 else "w", encoding="utf-8") as file:
+        with (self.store.directory / "metrics.jsonl").open("a" if commit.step else "w", encoding="utf-8") as file:
             file.write(json.dumps({"step": commit.step, "timestamp": commit.timestamp} | line) + "\n")
 
 
@@ -63,12 +69,19 @@ class TensorBoard(_OfCommits):
 
     def __init__(self, settings: TrackingConfig, config: Config, store: RunStore) -> None:
         super().__init__(settings, config, store)
-        folder = store.directory / "tensorboard"
+        self.tensorboard, self.writer = _import("torch.utils.tensorboard", "tensorboard"), None
+
+    def begin(self) -> None:
+        """Begin the folder."""
+        if self.writer is not None:
+            self.writer.close()
+        folder = self.store.directory / "tensorboard"
         shutil.rmtree(folder, ignore_errors=True)
-        self.writer = _import("torch.utils.tensorboard", "tensorboard").SummaryWriter(str(folder))
+        self.writer = self.tensorboard.SummaryWriter(str(folder))
 
     def log(self, commit: Commit) -> None:
         """Log each number with the commit's own time."""
+        assert self.writer is not None
         for name, value in (commit.metrics | commit.timings).items():
             self.writer.add_scalar(name, value, commit.step, walltime=commit.timestamp / 1000)
         self.writer.flush()
@@ -80,9 +93,9 @@ class WeightsAndBiases(_OfCommits):
     def __init__(self, settings: TrackingConfig, config: Config, store: RunStore) -> None:
         super().__init__(settings, config, store)
         self.wandb, self.run, self.is_away = _import("wandb", "wandb"), None, False
-        self.note = store.directory / "wandb.json"
+        self.note, self.newest = store.directory / "wandb.json", -1
         if self.note.exists():
-            self.logged = json.loads(self.note.read_text(encoding="utf-8"))["logged"]
+            self.newest = json.loads(self.note.read_text(encoding="utf-8"))["logged"]
 
     def catch_up(self) -> None:
         """Log every commit that is not logged yet. If W&B is away, warn once: the next call catches up."""
@@ -102,10 +115,12 @@ class WeightsAndBiases(_OfCommits):
             super().catch_up()
 
     def log(self, commit: Commit) -> None:
-        """Log one commit, and note that it is."""
+        """Log one commit, and note that it is; W&B takes no step twice, so one that was redone stays as it was."""
         assert self.run is not None
-        self.run.log(commit.metrics | commit.timings, step=commit.step)
-        self.note.write_text(json.dumps({"logged": commit.step}), encoding="utf-8")
+        if commit.step > self.newest:
+            self.run.log(commit.metrics | commit.timings, step=commit.step)
+            self.newest = commit.step
+            self.note.write_text(json.dumps({"logged": commit.step}), encoding="utf-8")
 
     def finish(self, exit_code: int = 0) -> None:
         """Log what is left, and close the run."""
@@ -127,22 +142,23 @@ class Trackio(_OfCommits):
         if elsewhere := [name for name in ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL") if os.environ.get(name)]:
             raise UserError(f"tracking.kind=trackio logs on this machine alone: unset {elsewhere[0]}")
 
-    def catch_up(self) -> None:
-        """Log every commit that is not logged yet, the first time in place of what a run before a resume logged."""
-        if self.run is None and self.store.committed_steps():
-            try:
-                earlier = list(self.trackio.Api().runs(self.settings.experiment))
-            except ValueError:  # no such project yet
-                earlier = []
-            for each in earlier:
-                if (each.config or {}).get("ares_run") == self.born():
-                    each.delete()
+    def begin(self) -> None:
+        """Begin the run, in place of what was logged before a resume or before steps were redone."""
+        if self.run is not None:
             with contextlib.redirect_stdout(sys.stderr):
-                self.run = self.trackio.init(
-                    project=self.settings.experiment, name=self.store.name, embed=False, auto_log_gpu=False,
-                    auto_log_cpu=False, config=self.config.model_dump(mode="json") | {"ares_run": self.born()},
-                )  # fmt: skip
-        super().catch_up()
+                self.run.finish()
+        try:
+            earlier = list(self.trackio.Api().runs(self.settings.experiment))
+        except ValueError:  # no such project yet
+            earlier = []
+        for each in earlier:
+            if (each.config or {}).get("ares_run") == self.born():
+                each.delete()
+        with contextlib.redirect_stdout(sys.stderr):
+            self.run = self.trackio.init(
+                project=self.settings.experiment, name=self.store.name, embed=False, auto_log_gpu=False,
+                auto_log_cpu=False, config=self.config.model_dump(mode="json") | {"ares_run": self.born()},
+            )  # fmt: skip
 
     def log(self, commit: Commit) -> None:
         """Log one commit."""

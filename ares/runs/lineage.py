@@ -29,7 +29,7 @@ from ares.runs.run import Run
 from ares.runs.sets import first_files
 from ares.runs.step import DRAWN, is_owned, owned_key
 from ares.step import RunState
-from ares.store import MEMO_FILE, Fork, Kept, Ref, RunStore, StoreError, files_in, run_store
+from ares.store import MEMO_FILE, Fork, Kept, Ref, RunStore, StoreError, files_in, held, run_store
 from ares.workers import PlainWorkers, Workers, check_weights
 
 
@@ -208,14 +208,18 @@ def _checkpoint(place: _Place, target: RunStore) -> Ref | None:
         return own
     check_model(parent, place.before, replays=True)
     check_weights(parent, version)
-    workers = _workers_of(place.before, parent)
-    try:
-        made = asyncio.run(workers.save(version, f".fork-{target.name.strip('.')}/checkpoint"))
-    finally:
-        workers.close()
-    (target.directory / "checkpoints").mkdir(parents=True, exist_ok=True)
-    os.rename(parent.path(made), target.directory / f"checkpoints/{version:06d}")
-    parent.remove((parent.directory / made.path).parent)
+    folder = parent.directory / f".fork-{target.name.strip('.')}"
+    with held(folder):  # `ares gc` leaves it alone
+        try:
+            workers = _workers_of(place.before, parent)
+            try:
+                made = asyncio.run(workers.save(version, f"{folder.name}/checkpoint"))
+            finally:
+                workers.close()
+            (target.directory / "checkpoints").mkdir(parents=True, exist_ok=True)
+            os.rename(parent.path(made), target.directory / f"checkpoints/{version:06d}")
+        finally:
+            parent.remove(folder)
     return made.model_copy(update={"path": f"checkpoints/{version:06d}"})
 
 

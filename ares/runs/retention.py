@@ -5,6 +5,7 @@ are left alone. Not covered: MLflow's entries (`mlflow gc`), Prefect's database 
 keeps what).
 """
 
+import json
 import logging
 import math
 import re
@@ -49,8 +50,11 @@ def collect(
 ) -> int:
     """Apply a policy to all runs, or to the named ones; returns the bytes freed.
 
-    Runs that are in training or damaged are left alone. Raises StoreError if such a run is named.
+    Runs that are in training or damaged are left alone. Raises StoreError if such a run is named, and ConfigError if
+    runs are named beside a limit on all of them.
     """
+    if names and policy.max_size is not None:
+        raise ConfigError("--max-size is a limit on all runs together: name none")
 
     @contextmanager
     def left_alone() -> Iterator[None]:
@@ -86,7 +90,10 @@ def collect(
 
 
 def expired(stores: list[RunStore], policy: Policy, now: float | None = None) -> list[tuple[RunStore, int, str]]:
-    """The runs that a policy deletes, the bytes that each frees, and why; never one in training or one of the best."""
+    """The runs that a policy deletes, the bytes that each frees, and why.
+
+    Never one of the best, nor one that is in training, evaluated, forked, or part of an ablation that is under way.
+    """
     if policy.older_than is None and policy.max_size is None:
         return []
     now = time.time() if now is None else now
@@ -101,10 +108,11 @@ def expired(stores: list[RunStore], policy: Policy, now: float | None = None) ->
             accuracies[store] = max(float(evaluation["accuracy"]) for evaluation in commit.state["evaluations"])
         sizes |= store.sizes()  # forks share some files
     best = sorted(accuracies, key=lambda store: accuracies[store], reverse=True)[: policy.keep_best]
+    children = {name for folder in {store.directory.parent for store in stores} for name in _awaited(folder)}
     left, given_up = sum(sizes.values()), []
     for store in sorted(stores, key=lambda store: finished[store]):
         age = (now - finished[store]) / DAY
-        if store in best or store.is_held() or _evaluated(store):
+        if store in best or store.name in children or store.is_held() or _in_use(store):
             continue
         if policy.older_than is not None and age > policy.older_than:
             why = f"{age:.0f} days old"
@@ -134,16 +142,23 @@ def prune(store: RunStore, dry_run: bool, unlinked: Counter[int] | None = None) 
     return pruned
 
 
-def _evaluated(store: RunStore) -> list[Path]:
-    """Folders of evaluations of the run that are under way."""
-    return [folder for folder in store.children("evals") if is_held(folder)]
+def _awaited(runs: Path) -> set[str]:
+    """Names of the runs that an ablation under way has trained or will (ares/ablations): its report reads them all."""
+    started = [file for file in runs.glob("*/ablation.json") if is_held(file.parent)]
+    return {name for file in started for name in json.loads(file.read_bytes()).get("children", [])}
+
+
+def _in_use(store: RunStore) -> list[Path]:
+    """Folders in the run of its evaluations and forks that are under way."""
+    forks = {path for path in store.children("") if path.match(".fork-*")}
+    return [folder for folder in store.children("evals") | forks if is_held(folder)]
 
 
 def _prunable(store: RunStore) -> set[Path]:
-    used = _evaluated(store)
-    partial = store.directory.rglob(".*.partial")
-    leftovers = {path for path in partial if not any(path.is_relative_to(folder) for folder in used)}
-    leftovers |= {path for path in store.children("") if path.match(".fork-*") or path.match(".*.partial")}
+    used = _in_use(store)
+    leftovers = {path for path in store.children("") if path.match(".fork-*") or path.match(".*.partial")}
+    leftovers |= set(store.directory.rglob(".*.partial"))
+    leftovers = {path for path in leftovers if not any(path.is_relative_to(folder) for folder in used)}
     kept = [step for step in store.committed_steps() if _has_checkpoint(store, step)]
     is_enough = kept and kept[0] <= _oldest_needed(store)
     for step in range(1, kept[0] if is_enough else 0):

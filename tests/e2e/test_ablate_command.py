@@ -107,6 +107,7 @@ def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finish
         assert f"penalty-{tags['ares.variant']}-seed{tags['ares.seed']}" == name
         assert tags["ares.logged_step"] == "3"
         assert len(client.get_metric_history(entries[name].info.run_id, "val/accuracy")) == 4
+    assert set(json.loads((runs / "penalty" / "ablation.json").read_text())["children"]) == set(CHILDREN)
     report = runs / "penalty" / "report.html"
     made = report.read_bytes()
     assert "val/accuracy" in ended.stdout.splitlines()[-3]  # the conclusion, where the report is, what to do

@@ -132,6 +132,26 @@ def test_a_lost_entry_is_rebuilt_from_the_commits(
     assert "it is made anew" in caplog.text
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_steps_that_the_run_has_redone_are_logged_again(
+    restarted: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """MLflow kept the numbers of the past that was given up, alone: its tag said that these steps were logged."""
+    tracking, client = opened(tmp_path, steps=4)
+    tracking.catch_up()
+    before = tracking.store.read_commit(0)
+    for step in (1, 2):
+        before = commit(step, before, metrics={"m": 0.75}, timestamp=2)
+        tracking.store.write_commit(before)
+    (again(tracking) if restarted else tracking).catch_up()
+    entry = entry_of(tracking, client)
+    history = client.get_metric_history(entry.info.run_id, "m")
+    assert {(row.step, row.value) for row in history} >= {(0, 0.5), (1, 0.75), (2, 0.75)}
+    assert [row.step for row in history].count(0) == 1
+    assert (entry.data.tags["ares.logged_step"], entry.data.tags["ares.logged_commit"]) == ("2", before.digest())
+    assert "run has redone steps that were logged" in caplog.text
+
+
 def test_several_steps_take_one_call_and_each_keeps_its_own_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,13 +246,15 @@ def test_after_a_move_of_the_runs_folder_artifacts_lie_in_the_folder_where_it_is
         opened(tmp_path / "before", steps=2)[0].catch_up()
     (tmp_path / "before").rename(tmp_path / "now")
     moved = RunStore(tmp_path / "now" / "run")
+    table = moved.write_rows("steps/000002/evaluation.parquet", pd.DataFrame({"id": ["a"], "accuracy": [1.0]}))
+    moved.write_commit(commit(2, moved.last_commit(), artifacts={"evaluation": table}))
     given = config("tracking.experiment=tracked", "tracking.samples=0")
     tracking = Tracking(given.tracking, given, moved)
     tracking.finish()
     client = MlflowClient(tracking_uri=tracking_uri(None, tmp_path / "now"))
     entry = entry_of(tracking, client)
-    assert {file.path for file in client.list_artifacts(entry.info.run_id)} == {"profile.yaml", "progress.png"}
-    assert (tmp_path / "now" / "mlartifacts" / entry.info.run_id / "artifacts" / "progress.png").exists()
+    assert {file.path for file in client.list_artifacts(entry.info.run_id)} == {"profile.yaml", "problems"}
+    assert (tmp_path / "now" / "mlartifacts" / entry.info.run_id / "artifacts" / "problems" / "000002.json").exists()
     assert not (tmp_path / "before").exists()
     assert client.get_experiment_by_name("tracked").artifact_location == (tmp_path / "now" / "mlartifacts").as_uri()
 

@@ -11,7 +11,9 @@ import pytest
 from ares.config import TRACKERS, TrackingConfig
 from ares.errors import UserError
 from ares.reports import Reporting
+from ares.store import RunStore
 from tests.ares.builders import config
+from tests.ares.store_builders import chain, commit
 
 METRICS = [{"reward/accuracy": 0.25}, {"reward/accuracy": 0.5, "reward/mean": math.nan}, {"reward/accuracy": 0.75}]
 
@@ -22,10 +24,24 @@ def store_of(folder: Path, commits: int) -> Any:
         directory=folder,
         name="mine",
         committed_steps=lambda: list(range(commits)),
+        digest=str,
         read_commit=lambda step: SimpleNamespace(
             step=step, metrics=METRICS[step], timings={"timing_s/step": 2.0}, timestamp=1000 * step
         ),
     )
+
+
+def in_json_lines(folder: Path) -> list[float]:
+    return [json.loads(line)["m"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def in_tensorboard(folder: Path) -> list[float]:
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    return [event.value for event in reader.EventAccumulator(str(folder / "tensorboard")).Reload().Scalars("m")]
+
+
+MEASURED = {"jsonl": in_json_lines, "tensorboard": in_tensorboard}
+"""By tracker, what it holds of the metric m."""
 
 
 def tracker(kind: str, folder: Path, commits: int) -> Any:
@@ -52,6 +68,20 @@ def test_tensorboard_has_every_step_once_after_a_resume(tmp_path: Path) -> None:
         again.interrupt("KILLED")
     events = reader.EventAccumulator(str(tmp_path / "tensorboard")).Reload().Scalars("reward/accuracy")
     assert [(event.step, event.value, event.wall_time) for event in events] == [(0, 0.25, 0), (1, 0.5, 1), (2, 0.75, 2)]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "tensorboard"])
+def test_steps_that_the_run_has_redone_replace_those_that_were_logged(kind: str, tmp_path: Path) -> None:
+    """They were left out, since steps of their numbers were logged."""
+    store = RunStore(tmp_path / "run")
+    chain(store, 4)
+    if kind == "tensorboard":
+        pytest.importorskip("tensorboard")
+    tracker = TRACKERS.make(TrackingConfig(kind=kind), config(), store)
+    tracker.catch_up()
+    store.write_commit(commit(1, store.read_commit(0), metrics={"m": 0.75}))
+    tracker.finish()
+    assert MEASURED[kind](store.directory) == [0.5, 0.75]
 
 
 def test_wandb_is_given_every_step_once_after_a_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,10 +125,13 @@ def test_trackio_has_every_step_once_after_a_resume(tmp_path: Path, monkeypatch:
         tracker("trackio", tmp_path, 1)
 
 
-def test_a_package_that_is_absent_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_absent_is_named_before_the_run_samples_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
+    run = SimpleNamespace(config=SimpleNamespace(tracking=TrackingConfig(kind="wandb")), store=store_of(tmp_path, 0))
     with pytest.raises(UserError, match=r"tracking\.kind needs the package wandb"):
-        tracker("wandb", tmp_path, 1)
+        Reporting(run)  # type: ignore[arg-type]
 
 
 def test_several_trackers_are_told_of_the_same_commits(tmp_path: Path) -> None:

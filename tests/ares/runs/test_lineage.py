@@ -1,13 +1,17 @@
 """Forks: of what an earlier version has kept, and of one that was killed (the rest: tests/e2e/test_lineage.py)."""
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from ares.runs import lineage
 from ares.runs.lineage import fork
+from ares.runs.retention import prune
 from ares.runs.run import Run
 from ares.step.state import RunState
-from ares.store import Kept, RunStore, StoreError
+from ares.store import Kept, Ref, RunStore, StoreError
 from ares.store.mirror import Mirror, path_of
 from tests.ares.builders import config
 from tests.ares.store_builders import commit
@@ -36,6 +40,25 @@ def test_what_an_earlier_version_has_kept_is_not_shared(tmp_path: Path) -> None:
     fork("first", 2, "rollout", [], "second", tmp_path)
     (kept,) = RunStore(tmp_path / "second").memo(2).of_phases(["rollout"])
     assert kept.key.endswith("-456789")
+
+
+def test_gc_leaves_the_folder_alone_in_which_a_fork_makes_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counted as a leftover, and was deleted under the replay."""
+    parent = first(tmp_path)
+    (parent.directory / "checkpoints/000001").unlink()
+
+    async def save(version: int, path: str) -> Ref:
+        ref = parent.write_json(path, {"version": version})
+        prune(RunStore(parent.directory), dry_run=False)
+        return ref
+
+    monkeypatch.setattr(lineage, "check_weights", lambda *_: None)
+    monkeypatch.setattr(lineage, "_workers_of", lambda *_: SimpleNamespace(save=save, close=lambda: None))
+    fork("first", 1, None, [], "second", tmp_path)
+    assert json.loads((tmp_path / "second/checkpoints/000001").read_text()) == {"version": 1}
+    assert not list(parent.directory.glob(".fork-*"))
 
 
 class Killed(BaseException):

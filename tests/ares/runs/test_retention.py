@@ -37,7 +37,7 @@ def runs(tmp_path: Path) -> Path:
 
 
 def freed_by(runs: Path, **policy: Any) -> dict[str, int]:
-    stores = [RunStore(path) for path in sorted(runs.iterdir())]
+    stores = [RunStore(path.parent) for path in sorted(runs.glob("*/run.json"))]
     return {store.name: freed for store, freed, _ in expired(stores, Policy(**policy), NOW)}
 
 
@@ -56,8 +56,9 @@ def test_by_age_the_oldest_first_and_the_best_stay(policy: dict[str, Any], given
     assert list(freed_by(runs, **policy)) == given_up
 
 
-def test_what_an_evaluation_under_way_needs_stays(runs: Path) -> None:
-    written = runs / "old/evals/step1-held-out/.samples.parquet.1.partial"
+@pytest.mark.parametrize("name", ["evals/step1-held-out/.samples.parquet.1.partial", ".fork-new.1.partial/checkpoint"])
+def test_what_an_evaluation_or_a_fork_under_way_needs_stays(name: str, runs: Path) -> None:
+    written = runs / "old" / name
     with held(written.parent):
         written.touch()
         assert "old" not in freed_by(runs, older_than=30)
@@ -66,6 +67,14 @@ def test_what_an_evaluation_under_way_needs_stays(runs: Path) -> None:
     assert "old" in freed_by(runs, older_than=30)
     prune(RunStore(runs / "old"), dry_run=False)
     assert not written.exists()
+
+
+def test_the_children_of_an_ablation_under_way_stay(runs: Path) -> None:
+    """Its finished ones were deleted while the others trained, and the report had holes."""
+    RunStore(runs / "kinds").write_json("ablation.json", {"children": ["old", "not-begun"]})
+    with held(runs / "kinds"):
+        assert list(freed_by(runs, older_than=30)) == ["old-best", "unmeasured"]
+    assert list(freed_by(runs, older_than=30)) == ["old-best", "old", "unmeasured"]
 
 
 def test_by_size_as_many_of_the_oldest_as_it_takes(runs: Path) -> None:
@@ -104,6 +113,13 @@ def test_gc_deletes_them_and_a_dry_one_says_the_same(tmp_path: Path) -> None:
     listed = told(tmp_path, "gc", "--dry-run", "new").stdout.splitlines()
     assert listed[0].split() == ["0", "30", "×", ".left.#.partial"]
     assert listed[1:] == ["new: 30 files and folders, 0 bytes", "would free 0 bytes"]
+
+
+def test_a_limit_on_all_runs_together_names_none(runs: Path) -> None:
+    """The limit was held against the named ones alone."""
+    refused = told(runs, "gc", "new", "--max-size", "0")
+    assert (refused.returncode, "--max-size is a limit on all runs together" in refused.stderr) == (2, True)
+    assert (runs / "new" / "weights").exists()
 
 
 def files(folder: Path) -> dict[str, bytes | None]:
