@@ -5,7 +5,9 @@ tried); they passed their own linters.
 """
 
 import importlib.util
+import os
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,6 +95,19 @@ def test_commands_of_ares_exist() -> None:
         assert first in commands, first
         if hasattr(commands[first], "commands"):
             assert second in commands[first].commands, second
+
+
+def test_a_slurm_job_whose_ray_does_not_start_ends(tmp_path: Path) -> None:
+    """It waited for its 24 hours to pass."""
+    stubs = {"scontrol": "echo node1", "srun": '[ "$4" = hostname ] && echo 127.0.0.1', "ray": "exit 1", "sleep": ""}
+    for name, does in stubs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    job = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PROFILE": "math", "RUN": "first", "SLURM_JOB_NODELIST": "node1",
+           "SLURM_JOB_NUM_NODES": "1"}  # fmt: skip
+    script = ["bash", str(DEPLOY / "slurm" / "ares.sbatch")]
+    ended = subprocess.run(script, env=job, capture_output=True, text=True, timeout=20)
+    assert (ended.returncode, "Ray did not start on node1" in ended.stderr) == (1, True)
 
 
 def test_workers_take_from_the_pool_that_is_registered() -> None:

@@ -46,7 +46,7 @@ ANSWERS: dict[str, Callable[..., Any]] = {
     "problem": samples.problem,
 }
 """What the page may ask about a run, with the arguments of the function."""
-NUMBERS = ("step", "number", "place")
+NUMBERS = ("step", "number")
 
 
 def app_of(stores: list[RunStore]) -> Starlette:
@@ -96,9 +96,10 @@ def serve(stores: list[RunStore], port: int, started: Callable[[str], None]) -> 
 
 
 def write_folder(stores: list[RunStore], folder: Path, progress: Callable[[str], None]) -> None:
-    """Write the page with everything about some runs; it opens from the disk. `progress` is told each run.
+    """Write the page with everything about some runs; it opens from the disk.
 
-    Raises StoreError: also if the folder has files already.
+    `progress` is told each run, and what cannot be read, once: the rest is written. Raises StoreError: also if the
+    folder has files already.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StoreError(f"--out {folder}: not an empty folder")
@@ -109,8 +110,13 @@ def write_folder(stores: list[RunStore], folder: Path, progress: Callable[[str],
         _write_answer(folder, "runs", [runs.describe(store) for store in stores])
         for store in stores:
             progress(f"{store.name} …")
+            told = set[str]()
             for key, answer in _answers_about(store):
                 _write_answer(folder, key, answer)
+                error = answer.get("error") if isinstance(answer, dict) else None
+                if error is not None and error not in told:
+                    progress(error)
+                    told.add(error)
     except OSError as error:
         raise StoreError(f"--out {folder}: cannot be written: {error.strerror}") from error
 
@@ -125,8 +131,10 @@ def _answers_about(store: RunStore) -> Iterator[tuple[str, Any]]:
     for table, steps in curves["tables"].items():
         for step in steps:
             place = f"{store.name}/{step}/{table}"
-            rows = samples.samples(store, step, table)
+            rows = _told(samples.samples, store, step, table)
             yield f"samples/{place}", rows
+            if "error" in rows:
+                continue
             yield f"texts/{place}", samples.texts(store, step, table)
             for number in dict.fromkeys(rows["columns"]["group"]):
                 found = samples.group(store, step, table, number)
@@ -139,8 +147,8 @@ def _answers_about(store: RunStore) -> Iterator[tuple[str, Any]]:
             yield "/".join(["verdicts", store.name, *map(str, about)]), _told(samples.verdicts, store, *about)
     met = samples.problems(store)
     yield f"problems/{store.name}", met
-    for number in range(len(met["id"])):
-        yield f"problem/{store.name}/{number}", samples.problem(store, number)
+    for number, about in enumerate(zip(met["set"], met["id"], strict=True)):  # an id need not be a file's name
+        yield f"problem/{store.name}/{number}", _told(samples.problem, store, *about)
 
 
 def _told(ask: Callable[..., Any], *about: Any) -> Any:

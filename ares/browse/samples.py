@@ -93,22 +93,24 @@ def verdicts(store: RunStore, name: str, step: int) -> dict[str, Any]:
 
 
 def problems(store: RunStore) -> dict[str, Any]:
-    """Every problem of a run in order of its first use: a list for each column; `problem` takes its place there."""
+    """Every problem of a run in order of its first use: a list for each column."""
     by = _met(store).groupby(["set", "id"], sort=False)  # a held-out set may have the ids of the train set
     firsts = by.agg(first=("step", "first"), last=("step", "last"), times=("step", "nunique"),
                     accuracy_first=("accuracy", "first"), accuracy_last=("accuracy", "last")).reset_index()  # fmt: skip
     return {str(name): _plain(firsts[name]) for name in firsts}
 
 
-def problem(store: RunStore, place: int) -> dict[str, Any]:
-    """A problem, by its place in `problems`: prompt, answer, and the samples of each step that met it."""
+def problem(store: RunStore, part: str, name: str) -> dict[str, Any]:
+    """A problem, by its set (samples or evaluation) and id: prompt, answer, and the samples of each step that met it.
+
+    Raises StoreError.
+    """
     met = _met(store)
-    known = met[["set", "id"]].drop_duplicates()
-    if not 0 <= place < len(known):
-        raise StoreError(f"Run {store.name!r} has met {len(known)} problems: there is none at {place}")
-    of, name = known.iloc[place]
+    met = met[(met["set"] == part) & (met["id"] == name)]
+    if met.empty:
+        raise StoreError(f"{store.name} has not met this problem")
     moments, last = [], pd.Series()
-    for step, table in met.loc[(met["set"] == of) & (met["id"] == name), ["step", "table"]].itertuples(index=False):
+    for step, table in met[["step", "table"]].itertuples(index=False):
         rows = _rows(store, step, table, name)
         columns = {column: _plain(rows[column]) for column in ANSWERED if column in rows}
         moments.append({"step": step, "table": table, "group": int(rows["group"].iloc[0]), "columns": columns})

@@ -5,12 +5,15 @@
 
 Every step is judged from the run's own past, so this is the course that training would have taken up to the first step
 that differs, and no further: there a fork begins. Covered: all samples that were drawn, those not trained on too, and
-the bootstrap's. A step that was judged before is read. Not covered: evaluations.
+the bootstrap's. A step that was judged before, by the same code, is read. Not covered: evaluations.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -29,6 +32,10 @@ from ares.store import MEMO_FILE, StoreError, file_digest
 IDS, OF_PROBLEMS = ["id", "slot", "sample"], ["prompt", "answer"]
 ASKED = "asked.json"
 """File of the folder of verdicts: the settings that the samples were judged again with."""
+
+
+PACKAGES = ("algorithms", "ares", "rewards", "sandbox")
+"""Ours that decide what a sample is worth."""
 
 
 class Judged(BaseModel):
@@ -89,6 +96,7 @@ class Rescore:
         machine = self.grader.expect(self.problems.frame)
         files = {str(path): file_digest(path) for path in run_files(self.config)}
         self.overrides = overrides
+        self.code = _hash_code(file for file in files if file.endswith(".py"))
         asked = json.dumps([result_settings(self.config), files, machine], sort_keys=True, default=str)
         self.folder = f"rescores/{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
         """Where a step's verdicts and counts are kept, below the run directory."""
@@ -118,20 +126,23 @@ class Rescore:
     def cost(self, first: int, last: int) -> str:
         """What `steps` will take, by the run's own seconds. Raises StoreError if what a step sampled is gone."""
         asked, store = self._asked(first, last), self.run.store
-        todo = [number for number in asked if not self._done(number).exists()]
+        todo = [number for number in asked if self._kept(number) is None]
         if gone := [number for number in todo if not store.here(f"{store.step_path(number)}/{MEMO_FILE}").exists()]:
             lost = f"Run {store.name!r}: what step {gone[-1]} sampled is gone, as after `ares gc`"
             raise StoreError(f"{lost}; --steps {gone[-1] + 1}: can be judged again")
         seconds = sum(store.read_commit(step).timings.get("timing_s/score", 0.0) for step in todo)
-        kept = f" ({len(asked) - len(todo)} more are kept)" if len(asked) > len(todo) else ""
+        kept = f" ({len(asked) - len(todo)} more were judged before)" if len(asked) > len(todo) else ""
         return f"judges the samples of {len(todo)} steps again{kept}, which took the run {seconds:.0f} s"
 
     def _asked(self, first: int, last: int) -> list[int]:
         return [number for number in self.run.store.committed_steps() if max(first, self.shared + 1) <= number <= last]
 
-    def _done(self, number: int) -> Path:
-        """Where the counts of a step are kept."""
-        return self.run.store.here(f"{self.folder}/{number:06d}.json")
+    def _kept(self, number: int) -> Judged | None:
+        """What was found of a step before, if the same code judged the same commit."""
+        file = self.run.store.here(f"{self.folder}/{number:06d}.json")
+        counts = json.loads(file.read_bytes()) if file.exists() else {}
+        of = counts.pop("commit", None), counts.pop("code", None)
+        return Judged(**counts) if of == (self.run.store.digest(number), self.code) else None
 
     @property
     def shared(self) -> int:
@@ -139,15 +150,16 @@ class Rescore:
         return -1 if self.run.fork is None else self.run.fork.version
 
     def _judge(self, number: int) -> Judged:
-        if (done := self._done(number)).exists():
-            return Judged.model_validate_json(done.read_bytes())
+        if (kept := self._kept(number)) is not None:
+            return kept
         step = self.run.step(number)
         drawn, before = self.run.store.read_drawn(number)
         problems = self.problems.rows(drawn["id"].tolist())
         after = grade_rows(self.grader, answered(drawn, problems, max(number - 1, 0)))
         verdicts, judged = self._compared(step, drawn, before, after.drop(columns="exec_time", errors="ignore"))
         self.run.store.write_rows(f"{self.folder}/{number:06d}.parquet", verdicts)
-        self.run.store.write_json(f"{self.folder}/{number:06d}.json", judged.model_dump())
+        of = {"commit": self.run.store.digest(number), "code": self.code}
+        self.run.store.write_json(f"{self.folder}/{number:06d}.json", judged.model_dump() | of)
         return judged
 
     def _compared(
@@ -200,6 +212,18 @@ class Rescore:
         advantages = (batch.tensor("advantages") * mask).sum(1) / mask.sum(1).clamp(min=1)
         after = {name: part for name, part in state.state_dict().items() if name not in ("counters", "evaluations")}
         return Course(rewards, kept, advantages.numpy(), json.dumps(after, sort_keys=True))
+
+
+def _hash_code(files: Iterable[str]) -> str:
+    """Hash of the code that judges: our packages, and modules that users' files import from outside the libraries."""
+    root, paths = Path(__file__).parents[2], sysconfig.get_paths()
+    libraries = tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    finder = ModuleFinder([path for path in sys.path if not path.startswith(libraries)], excludes=PACKAGES)
+    for file in files:
+        finder.run_script(file)
+    theirs = [Path(module.__file__) for module in finder.modules.values() if module.__file__]
+    ours = [file for package in PACKAGES for file in (root / package).rglob("*.py")]
+    return hashlib.sha256("".join(map(file_digest, sorted({*theirs, *ours}))).encode()).hexdigest()
 
 
 def _differ(before: pd.DataFrame, after: pd.DataFrame, column: str) -> np.ndarray:

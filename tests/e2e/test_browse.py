@@ -178,6 +178,15 @@ def test_filters_and_search_leave_what_fits(page: Page) -> None:
     page.wait(lambda: page.texts("output") == [f"1 of {total}"], "the one with the text")
 
 
+def test_a_search_that_fails_says_why(page: Page) -> None:
+    """It looked as if no response had the text."""
+    asked = ["texts/first/4/samples", "matching/first/4/samples/zzz"]
+    fail = "arguments[0].forEach((key) => answers.set(key, Promise.resolve({ error: 'the table is gone' })))"
+    page.browser.execute_script(fail, asked)
+    page.all("[name=text]")[0].send_keys("zzz")
+    page.wait(lambda: "the table is gone" in page.texts(".trouble"), "why nothing was searched")
+
+
 def test_hovering_a_token_tells_what_was_measured(page: Page) -> None:
     page.press("j")
     page.wait(lambda: len(page.all(".token")) > 5, "tokens")

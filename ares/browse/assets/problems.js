@@ -38,9 +38,10 @@ function Problem() {
 }
 
 function Through({ run }) {
-  const { id: ids, set, error } = useAnswer("problems", { run });
+  const { id: ids, set, error } = useAnswer(inFolder ? "problems" : null, { run }); // the folder has files by place
   const place = ids ? ids.findIndex((id, at) => id === shown.problem && set[at] === shown.set) : -1;
-  const found = useAnswer(place < 0 ? null : "problem", { run, place });
+  const found = useAnswer(inFolder && place < 0 ? null : "problem", inFolder ? { run, place }
+    : { run, part: shown.set, name: shown.problem });
   if (ids && place < 0) return html`<p class="trouble">${run} has not met this problem</p>`;
   return html`<section class="through" data-run=${run}><h6>${run}</h6><${Trouble} of=${error ?? found.error} />
     ${found.moments && html`${run === shown.run && html`<pre class="prompt">${found.prompt}</pre>`}
@@ -59,7 +60,8 @@ function Through({ run }) {
 
 async function openAt(run, { step, table, group }) {
   const { columns } = await ask("samples", { run, step: String(step), table });
-  show({ run, tab: "steps", step: String(step), table, row: String(columns.group.indexOf(group)), ...FILTERS });
+  const row = columns ? String(columns.group.indexOf(group)) : ""; // the step says why it cannot be shown
+  show({ run, tab: "steps", step: String(step), table, row, ...FILTERS });
 }
 
 const COUNTS = { samples: "samples", changed: "other verdict", raised: "raised", lowered: "lowered", lost: "lost",

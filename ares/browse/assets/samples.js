@@ -195,14 +195,17 @@ function Step({ curves }) {
   const where = { run: shown.run, step: shown.step, table: shown.table };
   const { columns, parts, error } = useAnswer("samples", where);
   const [matches, setMatches] = useState(null);
+  const [failure, setFailure] = useState();
   useEffect(() => {
     const text = shown.text;
     setMatches(null);
+    setFailure();
     const search = async () => {
       if (!text) return;
       const found = inFolder ? await ask("texts", where) : await ask("matching", { ...where, text });
       if (text !== shown.text) return;
-      setMatches(inFolder ? found.map((each) => each.toLowerCase().includes(text.toLowerCase())) : found);
+      setFailure(found.error);
+      if (!found.error) setMatches(inFolder ? found.map((each) => each.toLowerCase().includes(text.toLowerCase())) : found);
     };
     const later = setTimeout(search, 200);
     return () => clearTimeout(later);
@@ -217,7 +220,7 @@ function Step({ curves }) {
       ${curves.tables[shown.table].map((step) => html`<option
         selected=${String(step) === shown.step}>${step}</option>`)}</select></label>
     ${TableChoice()}</div>
-    <${Trouble} of=${error} />
+    <${Trouble} of=${error ?? failure} />
     ${columns && html`<${Filters} ...${{ columns, parts }} count=${kept.length} all=${columns.id.length} />
       <div class="halves"><${List} ...${{ columns, parts, kept, scale }} />${row !== undefined && html`
         <${Sample} ...${{ columns, parts, row, scale }} />`}</div>`}`;

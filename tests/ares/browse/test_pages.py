@@ -7,11 +7,13 @@ from pathlib import Path
 from queue import Queue
 
 import httpx
+import pandas as pd
 import pytest
 
 from ares.browse import samples, serve, write_folder
-from ares.browse.pages import ASSETS
+from ares.browse.pages import ASSETS, _answer, _answers_about
 from ares.store import RunStore, StoreError
+from tests.ares.store_builders import commit
 
 
 @pytest.fixture(scope="module")
@@ -87,13 +89,14 @@ def test_a_folder_holds_every_answer_that_the_page_asks_for(
     of_samples = {"of": "samples", "run": "uninterrupted", "step": "2", "table": "samples"}
     rows = client.get("answer", params=of_samples).json()
     number = str(rows["columns"]["group"][0])
+    first = client.get("answer", params={"of": "problems", "run": "uninterrupted"}).json()["id"][0]
     questions = [
         ("runs", {"of": "runs"}),
         ("curves/uninterrupted", {"of": "curves", "run": "uninterrupted"}),
         ("samples/uninterrupted/2/samples", of_samples),
         (f"group/uninterrupted/2/samples/{number}",
          {"of": "group", "run": "uninterrupted", "step": "2", "table": "samples", "number": number}),
-        ("problem/uninterrupted/0", {"of": "problem", "run": "uninterrupted", "place": "0"}),
+        ("problem/uninterrupted/0", {"of": "problem", "run": "uninterrupted", "part": "samples", "name": first}),
     ]  # fmt: skip
     for key, asked in questions:
         script = (tmp_path / "page" / "data" / f"{key}.js").read_text()
@@ -104,3 +107,47 @@ def test_a_folder_holds_every_answer_that_the_page_asks_for(
     assert (tmp_path / "page" / "vendor" / "uplot.js").read_bytes() == (ASSETS / "vendor" / "uplot.js").read_bytes()
     with pytest.raises(StoreError, match="not an empty folder"):
         write_folder([store], tmp_path / "page", told.append)
+
+
+def row_of(name: str) -> pd.DataFrame:
+    return pd.DataFrame({"id": [name], "slot": [0], "sample": [0], "prompt": [name], "response": ["so"],
+                         "accuracy": [1.0]})  # fmt: skip
+
+
+def begun(folder: Path) -> RunStore:
+    """A run whose bootstrap met the problem `train` and the held-out problem `held/out`."""
+    store = RunStore(folder / "begun")
+    store.write_run({"config": {"model": {"path": "nowhere"}}})
+    tables = {"samples": row_of("train"), "evaluation": row_of("held/out")}
+    artifacts = {name: store.write_rows(f"bootstrap/{name}.parquet", rows) for name, rows in tables.items()}
+    store.write_commit(commit(0, None, artifacts=artifacts))
+    return store
+
+
+def test_a_problem_stays_the_one_that_was_asked_for_while_the_run_trains(tmp_path: Path) -> None:
+    """It was asked for by its place, and train problems that a step met for the first time came before held-out ones:
+    the page, and a folder that was being written, showed another one's samples."""
+    store, asked = begun(tmp_path), {"of": "problem", "run": "begun", "part": "evaluation", "name": "held/out"}
+    answers = _answers_about(store)
+    written = {}
+    for key, answer in answers:
+        written[key] = answer
+        if key == "problems/begun":
+            break
+    new = store.write_rows("steps/000001/samples.parquet", row_of("new"))
+    store.write_commit(commit(1, store.last_commit(), artifacts={"samples": new}))
+    written |= dict(answers)
+    assert written["problems/begun"]["id"] == ["train", "held/out"]
+    assert [written[f"problem/begun/{place}"]["id"] for place in (0, 1)] == ["train", "held/out"]
+    assert _answer({"begun": store}, asked)["prompt"] == "held/out"
+
+
+def test_a_damaged_table_is_named_and_the_rest_of_a_folder_is_written(tmp_path: Path) -> None:
+    store, told = begun(tmp_path), list[str]()
+    (store.directory / "bootstrap" / "samples.parquet").write_bytes(b"not parquet")
+    write_folder([store], tmp_path / "page", told.append)
+    assert [line.partition(": ")[0] for line in told] == ["begun …", str(store.directory / "bootstrap/samples.parquet")]
+    data = tmp_path / "page" / "data"
+    assert "cannot be read" in (data / "samples/begun/0/samples.js").read_text()
+    assert (data / "texts/begun/0/evaluation.js").exists()
+    assert "held/out" in (data / "problem/begun/0.js").read_text()

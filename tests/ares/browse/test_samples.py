@@ -81,7 +81,8 @@ def test_a_dropped_groups_prompt_is_the_one_that_the_bootstrap_met(store: RunSto
             sample = group(store, step, "dropped", number)["samples"][0]
             assert sample["prompt"] == prompts.get(sample["id"])
     met = problems(store)
-    moments = [problem(store, place)["moments"] for place in range(len(met["id"])) if met["set"][place] == "samples"]
+    moments = [problem(store, part, name)["moments"] for part, name in zip(met["set"], met["id"], strict=True)
+               if part == "samples"]  # fmt: skip
     assert "dropped" in {moment["table"] for of in moments for moment in of}
     assert all([moment["step"] for moment in of] == sorted(moment["step"] for moment in of) for of in moments)
 
@@ -96,14 +97,14 @@ def test_a_problem_is_followed_through_every_evaluation(store: RunStore) -> None
     met = problems(store)
     place = met["set"].index("evaluation")
     assert met["times"][place] == 3
-    found = problem(store, place)
+    found = problem(store, "evaluation", met["id"][place])
     assert found["id"] == met["id"][place]
     assert [moment["step"] for moment in found["moments"]] == [0, 2, 4]
     for moment in found["moments"]:
         rows = table(store, moment["step"], "evaluation")
         assert moment["columns"]["response"] == rows.loc[rows["id"] == found["id"], "response"].tolist()
-    with pytest.raises(StoreError, match="there is none at 99999"):
-        problem(store, 99999)
+    with pytest.raises(StoreError, match="uninterrupted has not met this problem"):
+        problem(store, "samples", met["id"][place])
 
 
 def test_without_its_batch_a_step_still_shows_texts(store: RunStore, tmp_path: Path) -> None:

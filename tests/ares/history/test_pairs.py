@@ -23,6 +23,20 @@ def test_second_turns_of_different_first_attempts_are_no_pair(runs: Path, monkey
     assert not list(pairs(store))
 
 
+def test_a_response_without_a_reward_is_in_no_pair(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was cut off was sorted last, so it was the chosen one."""
+    store, read = RunStore(runs / "uninterrupted"), RunStore.read_rows
+    chosen = {pair["chosen"] for pair in pairs(store)}
+
+    def with_cut_ones(store: RunStore, ref: Ref) -> pd.DataFrame:
+        rows = read(store, ref)
+        cut = rows.assign(response="cut off", accuracy=1.0, reward=float("nan"))
+        return pd.concat([rows, cut], ignore_index=True)
+
+    monkeypatch.setattr(RunStore, "read_rows", with_cut_ones)
+    assert {pair["chosen"] for pair in pairs(store)} == chosen
+
+
 def test_a_pair_is_a_right_and_a_wrong_answer_of_each_trained_group_with_both(runs: Path, tmp_path: Path) -> None:
     out = tmp_path / "pairs.jsonl"
     said = told(runs, "export", "uninterrupted", "--pairs", "--out", str(out))

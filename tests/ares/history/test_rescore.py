@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from ares.browse.runs import curves
 from ares.config import ConfigError
 from ares.history import Judged, Rescore
 from ares.store import RunStore, StoreError
@@ -83,6 +84,31 @@ def test_a_step_that_was_judged_is_read_and_another_verifier_judges_anew(copied:
     assert judged(copied, verifier(tmp_path, *everything), first=1, last=1)[0].changed > 0
 
 
+def test_what_other_code_judged_or_of_a_step_that_was_redone_is_judged_anew(
+    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The verdicts of before were read, and said that nothing differs."""
+    (tmp_path / "words_of_mine.py").write_text("WRONG = ()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "verifier.py"
+    file.write_text(f"from words_of_mine import WRONG\n{VERIFIER}")
+    asked = f"reward.kind={file}:right"
+    (before,) = judged(copied, asked, first=4)
+
+    again = Rescore("uninterrupted", [asked], copied)
+    assert again._kept(4) == before
+    store = RunStore(copied / "uninterrupted")
+    last = store.read_commit(4)
+    store.write_commit(last.model_copy(update={"metrics": last.metrics | {"critic/kl": 1.0}}))
+    assert again._kept(4) is None
+    assert curves(store)["rescores"][0]["steps"] == []
+    store.write_commit(last)
+    assert again._kept(4) == before
+    assert [one["step"] for one in curves(store)["rescores"][0]["steps"]] == [4]
+    (tmp_path / "words_of_mine.py").write_text("WRONG = ('7',)\n")
+    assert Rescore("uninterrupted", [asked], copied)._kept(4) is None
+
+
 def test_only_rewards_are_changed_and_samples_that_are_gone_are_named(copied: Path) -> None:
     with pytest.raises(ConfigError, match=r"learner\.lr=1: stored samples are judged again by settings of reward"):
         judged(copied, "learner.lr=1")
@@ -98,7 +124,9 @@ def test_the_command_says_from_where_on_training_differs_and_how_to_fork(copied:
     assert (same.returncode, "none has another verdict" in same.stdout) == (0, True)
     assert same.stdout.startswith("judges the samples of 2 steps again, which took the run")
     again = told(copied, "rescore", "uninterrupted", "--steps", "1:3")
-    assert again.stdout.startswith("judges the samples of 1 steps again (2 more are kept), which took the run")
+    assert again.stdout.startswith(
+        "judges the samples of 1 steps again (2 more were judged before), which took the run"
+    )
     reward = verifier(tmp_path, *[str(number) for number in range(1000)])
     other = told(copied, "rescore", "uninterrupted", reward)
     assert other.returncode == 0, other.stderr
