@@ -221,7 +221,8 @@ def _hash_code(files: Iterable[str]) -> str:
     finder = ModuleFinder([path for path in sys.path if not path.startswith(libraries)], excludes=PACKAGES)
     for file in files:
         finder.run_script(file)
-    theirs = [Path(module.__file__) for module in finder.modules.values() if module.__file__]
+    imported = [getattr(module, "__file__", None) for module in finder.modules.values()]
+    theirs = [Path(file) for file in imported if file]
     ours = [file for package in PACKAGES for file in (root / package).rglob("*.py")]
     return hashlib.sha256("".join(map(file_digest, sorted({*theirs, *ours}))).encode()).hexdigest()
 
