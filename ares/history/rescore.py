@@ -25,7 +25,7 @@ from ares.config import REWARD_DESIGNS, Config, ConfigError, override, result_se
 from ares.data import Vision
 from ares.grading import answered, grade_rows, load_grader
 from ares.history.measures import open_past, restored_with, shape_again
-from ares.runs import Step, load_sets, run_files
+from ares.runs import Step, load_sets, run_files, what_grades
 from ares.step import is_second_turn, joined_rows, keep_groups, rewarded, total_reward
 from ares.store import MEMO_FILE, StoreError, file_digest
 
@@ -93,7 +93,7 @@ class Rescore:
             vision, known = Vision.of(own, runs), self.run.files or None
             self.problems, *_ = load_sets(self.config, self.run.tokenizer, vision, self.run.environment, known)
         self.grader = load_grader(self.config.reward)
-        machine = self.grader.expect(self.problems.frame)
+        machine = what_grades(self.config, self.grader.expect(self.problems.frame))
         files = {str(path): file_digest(path) for path in run_files(self.config)}
         self.overrides = overrides
         self.code = _hash_code(file for file in files if file.endswith(".py"))

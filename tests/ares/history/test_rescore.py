@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
 from ares.browse.runs import curves
 from ares.config import ConfigError
 from ares.history import Judged, Rescore
 from ares.store import RunStore, StoreError
+from tests.ares.grading.test_reward_model import classifier
 from tests.short_runs import ares, told, train
 
 VERIFIER = '''
@@ -107,6 +109,16 @@ def test_what_other_code_judged_or_of_a_step_that_was_redone_is_judged_anew(
     assert [one["step"] for one in curves(store)["rescores"][0]["steps"]] == [4]
     (tmp_path / "words_of_mine.py").write_text("WRONG = ('7',)\n")
     assert Rescore("uninterrupted", [asked], copied)._kept(4) is None
+
+
+def test_another_reward_model_at_the_same_path_judges_anew(copied: Path, tmp_path: Path) -> None:
+    folders, model = set(), tmp_path / "classifier"
+    for weight in (1.0, 2.0):
+        with torch.random.fork_rng():
+            classifier(model, weight=weight)
+        by_model = ["reward.kind=model", "reward.accuracy=0", f"reward.model.path={model}"]
+        folders.add(Rescore("uninterrupted", by_model, copied).folder)
+    assert len(folders) == 2
 
 
 def test_only_rewards_are_changed_and_samples_that_are_gone_are_named(copied: Path) -> None:
