@@ -99,7 +99,7 @@ class DataConfig(Strict):
     validation_split: str = "test"
     """Split of a Hugging Face data set to evaluate on."""
     limit: int | None = Field(None, ge=1, le=MOST)
-    """Use only this many rows of the train set, the first ones. None: all."""
+    """Use only this many rows of the train set, the first ones; of a mixture, of each of its sets. None: all."""
     prompt_key: str = "prompt"
     """Column with the problem: text, or a list of chat messages. For `ares sft` with what the assistant says."""
     answer_key: str = "answer"

@@ -17,7 +17,7 @@ from ares.data.chats import (
     show_tools,
     write_chat,
 )
-from ares.data.check import CheckReport, check_rows, compare_with_held_out, find_overlaps
+from ares.data.check import CheckReport, check_rows, compare_with_held_out, find_overlaps, read_suite
 from ares.data.code import CodeProblem, packages_of, program
 from ares.data.code_sets import FENCE, STATEMENTS
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail

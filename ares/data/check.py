@@ -15,11 +15,12 @@ from transformers import PreTrainedTokenizerBase
 
 from ares.config import DataConfig, Needs, Source
 from ares.data.chats import check_template
-from ares.data.code import CodeProblem
+from ares.data.code import CodeProblem, statement_in
+from ares.data.code_sets import STATEMENTS
 from ares.data.code_tests import UNPARSABLE
-from ares.data.problems import Begin, Row, each_row, missing_columns
+from ares.data.problems import Begin, Row, each_row, missing_columns, with_graders
 from ares.data.shared import overlaps, shared_prompts
-from ares.data.sources import place, read_readable, shown
+from ares.data.sources import DataError, place, read_readable, read_rows, shown
 from rewards.math import asked_format
 from sandbox import parse
 
@@ -65,6 +66,8 @@ class CheckReport:
     """What else is said of the set, in the order in which it was found."""
     problems: dict[Line, tuple[str, CodeProblem]] = field(default_factory=dict)
     """Code problems that can be used: row → (id, problem)."""
+    statements: dict[Line, tuple[str, str]] = field(default_factory=dict)
+    """Row → (id, the problem as the row holds it, without what the settings put around it)."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Rows that are no problems, `3 (Mbpp/7)`, and why: code without a test, an answer that cannot be graded."""
     prompts: dict[Line, str] = field(default_factory=dict)
@@ -98,16 +101,16 @@ class CheckReport:
 def check_rows(
     source: Source, split: str, config: DataConfig, needs: Needs = "answer",
     tokenizer: PreTrainedTokenizerBase | None = None, vision: bool = False, limit: int | None = None,
-    answer: str | None = None, begin: Begin | None = None,
+    answer: str | None = None, begin: Begin | None = None, name: str = "",
 ) -> CheckReport:  # fmt: skip
     """Check every row, or the first `limit`. Raises DataError if the source cannot be read at all, or the tokenizer
     has no usable chat template.
 
     needs: what every row must have (`RewardConfig.needs`). vision: prompts hold images. answer: reward.answer, where
-    answers are read whatever the prompt says. begin: of an environment, as for `load_problems`.
+    answers are read whatever the prompt says. begin, name: as for `load_problems`.
     """
     raw, unreadable = read_readable(source, split, limit)
-    raw = raw if begin is None else begin(raw, source, config)
+    raw = with_graders(raw if begin is None else begin(raw, source, config), needs, name)
     report = CheckReport(shown(source), len(raw) + len(unreadable))
     for line, what in unreadable.items():
         report.add(what, line)
@@ -122,6 +125,9 @@ def check_rows(
         errors = [] if row.problem is None else _syntax_errors(row.problem)
         if row.problem is not None and not errors:
             report.problems[row.line] = (row.id, row.problem)
+            report.statements[row.line] = (row.id, row.problem.statement)
+        elif row.problem is None and row.asked is not None:
+            report.statements[row.line] = (row.id, statement_in(row.asked))
         if row.left_out:
             report.left_out[f"{row.line} ({row.id})"] = row.left_out
         for what in (*row.wrong, *errors):
@@ -169,10 +175,23 @@ def compare_with_held_out(
         report.add(each.what, place(held_out.source, each.row) if each.row else held_out.source, each.id)
 
 
+def read_suite(source: str, split: str, config: DataConfig) -> CheckReport:
+    """An evaluation suite to search for overlaps with: problems with tests, else prompts, in the column that
+    data.prompt_key or a published set calls so. Raises DataError where there is none."""
+    as_code = check_rows(source, split, config, "tests")
+    if as_code.statements:
+        return as_code
+    there = read_rows(source, split)
+    found = next((name for name in (config.prompt_key, *STATEMENTS) if name in there), None)
+    if found is None:
+        raise DataError(f"{source}: no column holds prompts to compare with (columns: {', '.join(map(str, there))})")
+    return check_rows(source, split, config.model_copy(update={"prompt_key": found, "answer_key": "answer"}), "nothing")
+
+
 def find_overlaps(report: CheckReport, suite: CheckReport, name: str) -> None:
     """Find the train problems that share 13 consecutive words with a problem of a suite (decontamination)."""
-    ours, theirs = report.problems, list(suite.problems.values())
-    owners = overlaps([each.statement for _, each in ours.values()], [each.statement for _, each in theirs])
+    ours, theirs = report.statements, list(suite.statements.values())
+    owners = overlaps([text for _, text in ours.values()], [text for _, text in theirs])
     pairs = [f"row {row} with {theirs[other][0]}" for row, other in zip(ours, owners, strict=True) if other is not None]
     report.overlaps[name] = pairs
     share = f" of {len(ours)} ({len(pairs) / len(ours):.1%})" if pairs else ""

@@ -103,7 +103,7 @@ def read_problem(row: Mapping[str, Any], config: DataConfig) -> CodeProblem:
     is_bare = isinstance(row[column], str) and row[column].strip() and not column == prompt_key != _DEFAULT_PROMPT
     return CodeProblem(
         prompt=ours.get("asked") or _asked(row, column, tests) if is_bare else row[column],
-        statement=_statement(row[column]),
+        statement=statement_in(row[column]),
         test_cases=tests.texts,
         stdin_tests=tests.pairs,
         setup=setup,
@@ -264,7 +264,7 @@ def _time_limit(row: dict[str, Any]) -> float | None:
     return float(found[1]) / (1000 if found[2] else 1) or None if found else None
 
 
-def _statement(value: Any) -> str:
+def statement_in(value: Any) -> str:
     """Text, or what all messages of a chat say."""
     messages = value if isinstance(value, list) else [{"content": value}]
     return "\n".join(str(each.get("content", "")) if isinstance(each, dict) else str(each) for each in messages)

@@ -209,8 +209,7 @@ def load_problems(
     """
     raw = read_rows(source, split, limit=limit)
     raw = raw if begin is None else begin(raw, source, config)
-    if isinstance(needs, dict) and GRADER not in raw:
-        raw = raw.assign(**{GRADER: name})
+    raw = with_graders(raw, needs, name)
     if absent := missing_columns(raw, config, needs):
         raise DataError(f"{shown(source)}: {absent[0]}")
     check_template(tokenizer, config.chat_template_kwargs)
@@ -219,6 +218,11 @@ def load_problems(
         if row.wrong:
             raise DataError(f"{place(source, row.line)}: {row.wrong[0]}")
     return as_problems(raw, rows, source, config, tokenizer, needs, vision)
+
+
+def with_graders(raw: pd.DataFrame, needs: Needs, name: str) -> pd.DataFrame:
+    """Rows with the kind of reward that judges each (reward.by_row): where they do not say, the name of their set."""
+    return raw.assign(**{GRADER: name}) if isinstance(needs, dict) and GRADER not in raw else raw
 
 
 def as_problems(
@@ -347,15 +351,15 @@ def named_rows(
 ) -> Iterator[tuple[Row, dict[str, Any]]]:
     """Every row with its id, and its values. other_ids: columns that published sets name their problems in."""
     id_key = next((name for name in (config.id_key, *other_ids) if name in raw), None)
-    first_of: dict[str, int | str] = {}
+    first_of: dict[str, int] = {}
     records: list[dict[str, Any]] = raw.to_dict("records")  # type: ignore[assignment]
     for position, (line, values) in enumerate(zip(raw.index, records, strict=True)):
         name = position if id_key is None else values[id_key]
         row = Row(line, position, str(name))
         if is_missing(name):
             row.wrong.append(f"column {id_key!r} is missing or null")
-        elif first_of.setdefault(row.id, line) != line:
-            row.wrong.append(f"id {row.id!r} is a duplicate of row {first_of[row.id]}")
+        elif (first := first_of.setdefault(row.id, position)) != position:
+            row.wrong.append(f"id {row.id!r} is a duplicate of row {raw.index[first]}")
         yield row, values
 
 

@@ -1,5 +1,5 @@
 """What train and held-out sets share: prompts, counted before a run, and n-grams of words, searched by
-`ares data check --code` (decontamination).
+`ares data check` (decontamination).
 
 Covered: texts that are equal but for case, spaces, line breaks and closing punctuation; equal runs of NGRAM words, and
 shorter texts as a whole. Not covered: paraphrases, translations, renamed variables, problems that
@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-_CLOSING = re.compile(r"\s*[.,:;!?]+(?=[\s<]|$)|\s+(?=<)")
-"""Punctuation at the end of a word, and space before `<`, as templates have it; a point within a number stays."""
+_CLOSING = re.compile(r"\s*[.,:;?]+(?=[\s<]|$)|\s+(?=<)")
+"""Punctuation at the end of a word, and space before `<`, as templates have it; a point within a number stays, and an
+exclamation mark, since 5! is a number."""
 NGRAM = 13
 """Words, as in GPT-3's decontamination (Brown et al. 2020, appendix C)."""
 _WORD = re.compile(r"\w+")
@@ -27,7 +28,7 @@ def shared_prompts(train: Sequence[str], held_out: Sequence[str]) -> np.ndarray:
 
 def normalised(text: str) -> str:
     """The text without differences that do not change a problem: case, spaces, closing punctuation, Unicode form."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = unicodedata.normalize("NFC", text).casefold()  # NFKC would make x² x2
     return " ".join(_CLOSING.sub("", folded).split())
 
 

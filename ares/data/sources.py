@@ -6,9 +6,11 @@ values are None, every cell of a CSV is text; text that no tokenizer accepts is 
 columns mean (ares/data/problems.py, ares/data/code.py).
 """
 
+import codecs
 import csv
 import gzip
 import json
+import os
 import re
 import sys
 import zlib
@@ -99,7 +101,16 @@ def _named(source: Source) -> list[str]:
     given = [source] if isinstance(source, str) else source
     if not given or not all(one.strip() for one in given):
         raise DataError("data.train or data.validation is empty: name a file or a data set")
-    return [each for one in given for each in _expanded(one)]
+    named = [each for one in given for each in _expanded(one)]
+    first_of: dict[str, str] = {}
+    for one in named:
+        path = location(one)
+        first = first_of.setdefault(os.path.abspath(path) if is_there(Path(path)) else one, one)
+        if first is not one:
+            raise DataError(
+                f"{one} is named twice, in {shown(source)}: name it once (data.weights: how often to draw it)"
+            )
+    return named
 
 
 def _expanded(one: str) -> list[str]:
@@ -198,7 +209,8 @@ def read_file(path: Path, limit: int | None) -> tuple[pd.DataFrame, Unreadable]:
         with opened(path, "rt", encoding="utf-8-sig", newline="") as handle:
             return _table(islice(TEXTS[kind](handle), limit))
     except UnicodeDecodeError as error:
-        remedy = "convert it, as with iconv -f WINDOWS-1252 -t UTF-8"
+        encoding = "UTF-16" if error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "WINDOWS-1252"
+        remedy = f"convert it, as with iconv -f {encoding} -t UTF-8"
         raise DataError(f"{path}: not UTF-8 text; {remedy}: {error}") from error
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error

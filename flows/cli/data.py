@@ -122,7 +122,7 @@ def _looked_at(config: "Config", model: str | None, against: list[str]) -> "Chec
 
     A model that --model names must exist; a profile's is optional.
     """
-    from ares.data import check_rows, compare_with_held_out, find_overlaps, load_tokenizer, odd_in_template
+    from ares.data import check_rows, compare_with_held_out, find_overlaps, load_tokenizer, odd_in_template, read_suite
     from ares.engines import end_token_ids
     from ares.step import OpenEnvironment
 
@@ -140,12 +140,13 @@ def _looked_at(config: "Config", model: str | None, against: list[str]) -> "Chec
         for number, odd in enumerate(odd_in_template(tokenizer, data.chat_template_kwargs, ends), 1):
             report.counted[f"chat template, {number}"] = odd
     for name, each in data.held_out.items():
-        held_out = check_rows(each.source, each.split, data.with_columns_of(name), needs, None, vision, **how)
+        columns = data.with_columns_of(name)
+        held_out = check_rows(each.source, each.split, columns, needs, None, vision, name=name, **how)
         compare_with_held_out(report, held_out, name, data.drop_shared)
         if report.problems:
             find_overlaps(report, held_out, name)
-    for suite in against if report.problems else []:
-        find_overlaps(report, check_rows(suite, data.validation_split, data, needs), suite)
+    for suite in against:
+        find_overlaps(report, read_suite(suite, data.validation_split, data), suite)
     return report
 
 

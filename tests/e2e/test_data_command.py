@@ -119,6 +119,25 @@ def test_of_many_wrong_rows_some_are_named(source: Path) -> None:
     assert "21 (20)" not in told
 
 
+def test_prompts_without_tests_are_compared_with_suites_too(source: Path, tmp_path: Path) -> None:
+    """They were not, and the suite's file was not even opened."""
+    words = "a train leaves at noon and another one an hour later how far apart are they"
+    rows = [{"prompt": f"Hello. {words.title()}!", "answer": "2"}, {"prompt": "1+1=?", "answer": "2"}]
+    suite = written(tmp_path / "suite.jsonl", {"question": f"Now {words}", "answer": "#### 2"})
+    around = "data.format_prompt={prompt} Let us think step by step and then write the last answer into a box."
+    status, told = check(source, rows, "--json", "--against", str(suite), around)
+    assert (status, json.loads(told)["overlaps"]) == (0, {str(suite): ["row 1 with 0"]})
+    result = CliRunner().invoke(app, ["check", str(source), "--against", str(written(suite, {"q": words}))])
+    assert "suite.jsonl: no column holds prompts to compare with (columns: q)" in str(result.exception)
+
+
+def test_held_out_sets_are_judged_by_their_names_where_rows_do_not_say(source: Path, tmp_path: Path) -> None:
+    held_out = written(tmp_path / "held_out.jsonl", {"prompt": "1+2=?", "answer": "3"})
+    rows = [{"prompt": "1+1=?", "answer": "2", "grader": "math"}]
+    assert check(source, rows, "reward.kind=[math, code]", "reward.by_row=true",
+                 f"data.validation={{math: {{source: {held_out}}}}}")[0] == 0  # fmt: skip
+
+
 def test_problems_of_a_suite_are_named_with_where_they_are_from(source: Path, tmp_path: Path) -> None:
     words = "given a list of whole numbers return the longest run of them that never falls"
     rows = [

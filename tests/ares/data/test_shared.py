@@ -31,7 +31,20 @@ def test_prompts_are_compared_but_for_case_spaces_and_closing_punctuation() -> N
     assert shared_prompts(TRAIN, HELD_OUT).tolist() == [True, True, False, False, True]
 
 
-@pytest.mark.parametrize(("one", "other"), [("3.5", "35"), ("14-9", "149"), ("1,2", "1 2"), ("a b", "ab"), ("x", "y")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("3.5", "35"),
+        ("14-9", "149"),
+        ("1,2", "1 2"),
+        ("a b", "ab"),
+        ("x", "y"),
+        ("5!", "5"),
+        ("(n+1)!", "(n+1)"),
+        ("5!!", "5!"),
+        ("x² = 4", "x2 = 4"),
+    ],
+)
 def test_what_may_change_a_problem_is_kept(one: str, other: str) -> None:
     assert normalised(f"What is {one}?") != normalised(f"What is {other}?")
 

@@ -191,6 +191,15 @@ def test_rows_of_several_files_are_named_by_file_and_line(tmp_path: Path) -> Non
     assert (len(rows), list(unreadable)) == (6, [f"{files[0]}:4"])
 
 
+def test_a_file_that_is_named_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows were there twice, or the run ended with an InvalidIndexError."""
+    json_lines(tmp_path / "a.jsonl")
+    monkeypatch.chdir(tmp_path)
+    for source in (["*.jsonl", "a.jsonl"], ["a.jsonl", f"{tmp_path}/a.jsonl"], ["./a.jsonl", "a.jsonl"]):
+        with pytest.raises(DataError, match=r"a\.jsonl is named twice, in .*: name it once"):
+            read_rows(source, "train")
+
+
 def test_columns_that_only_some_files_have_are_none_in_the_others(tmp_path: Path) -> None:
     files = [
         str(json_lines(tmp_path / "a.jsonl", [{"id": 1, "level": 3}])),
@@ -230,6 +239,9 @@ WRONG: dict[str, tuple[str, bytes | None, str]] = {
     ),
     "JSON lines in another encoding": (
         "d.jsonl", '{"prompt": "café", "answer": "1"}'.encode("cp1252"), "not UTF-8 text; convert it, as with iconv"
+    ),
+    "JSON lines of Windows' editor": (
+        "d.jsonl", '{"prompt": "a"}'.encode("utf-16"), "not UTF-8 text; convert it, as with iconv -f UTF-16 -t UTF-8"
     ),
     "half an array": ("d.json", b'[{"prompt": "a"},\n', "not readable as json"),
     "an array of numbers": ("d.json", b"[1, 2]", "d.json:1: a row is a JSON object, this is int"),
