@@ -1,7 +1,7 @@
 """`ares serve`: a policy behind OpenAI's protocol, on loopback, with token ids and log-probs.
 
     POST /v1/chat/completions      messages → choices; with logprobs and return_token_ids what was sampled, exactly
-    POST /v1/completions           prompt: text or token ids
+    POST /v1/completions           prompt: text or token ids; with prompt_logprobs=0 it is measured, and nothing sampled
     POST /inference/v1/generate    token_ids → choices of token ids and log-probs; nothing is rendered or parsed
     GET  /v1/episodes/ID           all turns of a conversation up to the answer ID, as one row of tokens
     GET  /v1/episodes, /v1/models
@@ -21,6 +21,7 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 import pandas as pd
@@ -43,6 +44,8 @@ from ares.environments import MOST_BYTES, read_message, write_answer
 
 Sample = Callable[[list[Asked], SamplingSettings], Awaitable[pd.DataFrame]]
 """Requests → a row each: token_ids, log_probs, finish_reason, response."""
+Measure = Callable[[list[list[int]]], Awaitable[list[list[float]]]]
+"""Sequences of token ids → for each the log-probs of all tokens but the first, at temperature 1."""
 Tokens = Annotated[int, Field(ge=1)]
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
 PATIENCE = 1.0
@@ -114,7 +117,9 @@ class ChatRequest(Sampling):
 class TextRequest(Sampling):
     """POST /v1/completions."""
 
-    prompt: str | list[int]
+    prompt: str | list[int] | list[list[int]]
+    prompt_logprobs: Literal[0] | None = None
+    """0, as in vLLM: the log-prob of each token of the prompt, or of several prompts."""
 
 
 class GenerateRequest(BaseModel):
@@ -203,10 +208,10 @@ class HeaderCheck:
 
 def policy_app(
     sample: Sample, tokenizer: PreTrainedTokenizerBase, name: str, limits: Limits,
-    template: dict[str, Any], key: str | None, call_format: str = "hermes",
+    template: dict[str, Any], key: str | None, call_format: str = "hermes", measure: Measure | None = None,
 ) -> FastAPI:  # fmt: skip
     """The application. name: of the model. template: data.chat_template_kwargs. key: what clients must send as their
-    API key, if anything. call_format: how responses call tools (environment.call_format).
+    API key, if anything. call_format: how responses call tools (environment.call_format). measure: for prompt_logprobs.
     """
     batcher, started = Batcher(sample, limits.batch), int(time.time())
     conversations = Conversations(tokenizer, template, call_format, limits.sequence)
@@ -238,11 +243,29 @@ def policy_app(
                 raise HTTPException(499, "nobody waits for the answer any longer")
         return work.result()
 
+    def check(ids: list[int]) -> None:
+        if not ids or not all(0 <= each < limits.vocabulary for each in ids):
+            raise HTTPException(400, f"token ids are from 0 to {limits.vocabulary - 1}, at least one")
+
+    async def measured(sequences: list[list[int]]) -> list[dict[str, Any]]:
+        """What `choices` gives of samples, of sequences that are only measured: the log-probs as vLLM writes them."""
+        for ids in sequences:
+            check(ids)
+            if not 2 <= len(ids) <= limits.sequence:
+                raise HTTPException(400, f"prompt_logprobs: of 2 to {limits.sequence} tokens, not of {len(ids)}")
+        if measure is None:
+            raise HTTPException(400, "prompt_logprobs: only causal models have them here")
+        nothing = {"text": "", "finish_reason": "length", "token_ids": [], "log_probs": []}
+        made = []
+        for place, (ids, values) in enumerate(zip(sequences, await measure(sequences), strict=True)):
+            entries = [{str(token): {"logprob": value}} for token, value in zip(ids[1:], values, strict=True)]
+            made.append({"index": place, "prompt_logprobs": [None, *entries], **nothing})
+        return made
+
     async def choices(
         request: Request, ids: list[int], asked: Sampling, most: int | None = None
     ) -> list[dict[str, Any]]:
-        if not ids or not all(0 <= each < limits.vocabulary for each in ids):
-            raise HTTPException(400, f"token ids are from 0 to {limits.vocabulary - 1}, at least one")
+        check(ids)
         least, hottest = limits.temperatures
         if asked.temperature and not least <= asked.temperature <= hottest:
             raise HTTPException(
@@ -330,10 +353,15 @@ def policy_app(
     @app.post("/v1/completions")
     async def complete(request: Request, asked: TextRequest) -> dict[str, Any]:
         try:
-            ids = tokenizer(asked.prompt)["input_ids"] if isinstance(asked.prompt, str) else asked.prompt
+            given: Any = tokenizer(asked.prompt)["input_ids"] if isinstance(asked.prompt, str) else asked.prompt
         except (TypeError, ValueError) as error:
             raise HTTPException(400, f"prompt: {error!s:.300}") from error
-        return body("text_completion", ids, await choices(request, ids, asked), asked)
+        sequences: list[list[int]] = given if given and isinstance(given[0], list) else [given]
+        if asked.prompt_logprobs is not None:
+            return body("text_completion", [*chain(*sequences)], await measured(sequences), asked)
+        if len(sequences) > 1:
+            raise HTTPException(400, "prompt: several at once only with prompt_logprobs")
+        return body("text_completion", sequences[0], await choices(request, sequences[0], asked), asked)
 
     @app.post("/inference/v1/generate")
     async def generate(request: Request, asked: GenerateRequest) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pandas as pd
 from pydantic import BaseModel, Field
 
 from algorithms.protocol import DataProto
+from ares.grading import Teacher
 from ares.runs import Step
 from ares.step import (
     GREEDY,
@@ -97,8 +98,10 @@ class Checkpoint(BaseModel):
 async def experience(step: Step, rollouts: list[Ref], slots: list[int], name: str) -> Experience:
     """Have the learner measure log-probs and exact entropies of samples; with `slots`, of these groups only.
 
-    With algorithm.policy.old_log_probs=engine, the engine's values are used instead.
+    With algorithm.policy.old_log_probs=engine, the engine's values are used instead. A reference behind a URL is asked
+    last, and not of the bootstrap, which needs none.
     """
+    asks = step.config.model.asks_reference and step.number > 0
     store, batch = step.run.store, _sampled(step, rollouts, slots)
     if step.config.algorithm.policy.old_log_probs == "engine":
         measured = store.write_file(step.path(f"{name}.safetensors"), as_sampled(batch).save)
@@ -106,8 +109,15 @@ async def experience(step: Step, rollouts: list[Ref], slots: list[int], name: st
         # Not through Ray's object store: if its node has died, putting a large object there ends this process.
         inputs = store.write_file(step.path(f"inputs-{name}.safetensors"), batch.save)
         version = max(step.number - 1, 0)
-        measured = await step.run.workers.experience(version, inputs, step.path(f"{name}.safetensors"))
+        target = f"own-{name}" if asks else name
+        measured = await step.run.workers.experience(version, inputs, step.path(f"{target}.safetensors"))
         store.discard(inputs)
+    if asks:
+        with Teacher(step.config.model) as teacher:
+            taught = await asyncio.to_thread(teacher.measure, batch)
+        own, whole = measured, DataProto.load(store.path(measured)).union(taught)
+        measured = store.write_file(step.path(f"{name}.safetensors"), whole.save)
+        store.discard(own)
     return Experience(rollouts=rollouts, slots=slots, measured=measured)
 
 

@@ -114,6 +114,17 @@ def _kl(config: Config) -> Iterator[str]:
         yield "algorithm.advantage.estimator=none learns from KL alone: set kl.placement=loss and model.reference"
     if config.model.reference is not None and (kl.placement == "none" or kl.reference_sync is not None):
         yield "model.reference: nothing looks at it with kl.placement=none, and kl.reference_sync would replace it"
+    if config.model.asks_reference != (config.model.reference_name is not None):
+        yield "model.reference_name is the model's name on a server: set it, and model.reference=http…, or neither"
+    if config.model.asks_reference and kl.penalty == "full":
+        yield (
+            "model.reference=http… gives the log-probs of sampled tokens, and algorithm.kl.penalty=full needs those of "
+            "all: set penalty=mse (k2), whose expected gradient is that of full"
+        )
+    if config.model.asks_reference and (config.rollout.temperature != 1 or config.model.family != "causal"):
+        yield "model.reference=http… gives log-probs at temperature 1, of text: rollout.temperature=1, family=causal"
+    if config.model.asks_reference and config.learns_from != "samples":
+        yield "model.reference=http… is asked about the policy's samples; to learn from data takes one on this machine"
     if kl.penalty == "kl" and kl.placement == "loss":
         yield (
             "algorithm.kl: penalty=kl in the loss has an expected gradient of zero (that of Σ_v π), so that nothing "

@@ -50,7 +50,10 @@ class ModelConfig(Strict):
     lora.targets names layers of it). Otherwise it stays as it is."""
     reference: str | None = None
     """Directory (or hub name) of the reference policy of algorithm.kl, with the same tokens: a teacher to learn from
-    (algorithm=distill). None: the model of `path`, as it was before training."""
+    (algorithm=distill). Or the URL of a server that gives prompt_logprobs, as vLLM's and `ares serve` do, such as
+    http://127.0.0.1:8000/v1; its key: OPENAI_API_KEY. None: the model of `path`, as it was before training."""
+    reference_name: str | None = None
+    """The model's name on the server that `reference` is the URL of."""
     trust_remote_code: bool = False
     """Run the Python files that lie in the model's directory, as DiffuCoder's does. They can do anything."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -64,6 +67,16 @@ class ModelConfig(Strict):
     def location(self) -> str:
         """Where `path` lies, for transformers."""
         return location(self.path)
+
+    @property
+    def asks_reference(self) -> bool:
+        """Whether the reference policy is behind a URL."""
+        return self.reference is not None and self.reference.startswith(("http://", "https://"))
+
+    @property
+    def reference_path(self) -> str | None:
+        """Where the reference policy lies, if it is another model on this machine."""
+        return None if self.asks_reference else self.reference
 
     @property
     def of_reference(self) -> "ModelConfig":

@@ -1,6 +1,6 @@
 """Graders, which score responses, and the processes they run in.
 
-Covered: math answers, programs, user functions. Not covered: reward designs and shaping (rewards/).
+Covered: math answers, programs, user functions, models behind a URL. Not covered: designs and shaping (rewards/).
 """
 
 from ares.grading.code import check_references
@@ -15,3 +15,4 @@ from ares.grading.grader import (
     try_on,
 )
 from ares.grading.graders import EXTRAS, SCORE, load_grader
+from ares.grading.teacher import Teacher

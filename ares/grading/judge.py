@@ -13,7 +13,6 @@ import hashlib
 import json
 import logging
 import math
-import os
 import re
 import sqlite3
 import statistics
@@ -27,16 +26,15 @@ from typing import Any
 
 import pandas as pd
 
-from ares.config import ConfigError, JudgeConfig
+from ares.config import JudgeConfig
 from ares.data import ASKED
 from ares.grading.functions import FunctionScore
 from ares.grading.grader import RewardError
+from ares.grading.openai_client import openai_client
 from ares.store import runs_directory
 
 logger = logging.getLogger(__name__)
 
-RETRIES = 2
-"""Times that a request is repeated, with growing pauses, if the server is away or busy, or does not answer in time."""
 OF_ONE_QUESTION = (400, 413, 422)
 """Refusals of what a question holds (it is too long, a filter objects): there is no vote, and the others go on."""
 REPLIES = ".judge.sqlite"
@@ -47,18 +45,7 @@ class JudgeScorer:
 
     def __init__(self, config: JudgeConfig, replies: Path | None = None) -> None:
         """replies: the file that keeps them. Raises ConfigError without openai."""
-        try:
-            import openai
-        except ImportError as error:
-            raise ConfigError(
-                f"reward.kind=judge needs the package openai: pip install -e '.[judge]' ({error})"
-            ) from error
-        self.config, self._openai = config, openai
-        # The servers that people run for themselves want some key, and do not look at it.
-        self._client = openai.OpenAI(
-            base_url=config.url, api_key=os.environ.get("OPENAI_API_KEY", "none"),
-            timeout=config.timeout, max_retries=RETRIES,
-        )  # fmt: skip
+        self.config, self._client = config, openai_client("reward.kind=judge", config.url, config.timeout)
         self._path = replies or runs_directory() / REPLIES
         self._threads = ThreadPoolExecutor(config.at_once)  # of all shards that are graded at the same time
         self._asked, self._lock = 0, threading.Lock()
@@ -125,6 +112,8 @@ class JudgeScorer:
             return self._kept_or_made(key, asked)
 
     def _kept_or_made(self, key: str, asked: dict[str, Any]) -> str | None:
+        import openai
+
         config = self.config
         with self._telling():
             if (kept := self._replies.read(key)) is not None:
@@ -138,17 +127,17 @@ class JudgeScorer:
                 )
         try:
             reply = self._client.chat.completions.create(**asked).choices[0].message.content or ""
-        except self._openai.APITimeoutError:
+        except openai.APITimeoutError:
             logger.warning("%s: no reply in time", self._told)
             return None
-        except self._openai.APIConnectionError as error:
+        except openai.APIConnectionError as error:
             raise RewardError(f"{self._told}: {error.__cause__ or error}", may_pass=True) from error
-        except self._openai.APIStatusError as error:
+        except openai.APIStatusError as error:
             if error.status_code in OF_ONE_QUESTION:
                 logger.warning("%s: a question is refused: %.200s", self._told, error.message)
                 return None
             raise RewardError(f"{self._told}: {error.message:.300}", may_pass=error.status_code >= 429) from error
-        except (self._openai.APIError, ValueError, TypeError, IndexError, AttributeError) as error:
+        except (openai.APIError, ValueError, TypeError, IndexError, AttributeError) as error:
             raise RewardError(f"{self._told}: that is no chat completion: {error!s:.200}") from error
         reply = reply.encode("utf-8", "replace").decode()  # a lone surrogate cannot be kept
         with self._telling():

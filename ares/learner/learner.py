@@ -74,7 +74,7 @@ class Learner:
             add_adapters(self.policy.model, config.model)
         if kl.placement != "none" and config.model.lora is not None and config.model.reference is None:
             self.reference = WithoutAdapters(self.policy)
-        elif kl.placement != "none":
+        elif kl.placement != "none" and not config.model.asks_reference:
             self.reference = load_model(of_reference, device).frozen()
         self.critic = Critic(config.model, device) if config.algorithm.advantage.needs_values else None
         models = filter(None, (self.policy.model, self.critic))

@@ -125,8 +125,8 @@ class Objective:
                 part.mask,
                 **averaging,
             )
-        if self.config.algorithm.kl.placement == "loss" and self.reference is not None:
-            terms["actor/kl_loss"] = self._kl_loss(part, self.reference, log_probs, controller, averaging)
+        if self.config.algorithm.kl.placement == "loss":
+            terms["actor/kl_loss"] = self._kl_loss(part, log_probs, controller, averaging)
         if self.critic is not None:
             terms["critic/vf_loss"] = self._critic_loss(part, self.critic, averaging["normalizer"], means)
         return terms
@@ -134,7 +134,6 @@ class Objective:
     def _kl_loss(
         self,
         part: MicroBatch,
-        reference: ReferenceModel,
         log_probs: Tensor,
         controller: KLController | None,
         averaging: dict[str, Any],
@@ -145,8 +144,9 @@ class Objective:
             coefs = coefs * torch.as_tensor(betas, dtype=coefs.dtype, device=coefs.device)[:, None]
         pair = log_probs, part["ref_log_probs"]
         if estimator == "full":
+            assert self.reference is not None, "a teacher behind a URL has no distributions (ares/config/rules.py)"
             # The exact KL is already a divergence: as "kl" against zero it passes through unchanged.
-            exact = part.columns(self.policy.exact_kl(reference, part.tensors, self.config.rollout.temperature))
+            exact = part.columns(self.policy.exact_kl(self.reference, part.tensors, self.config.rollout.temperature))
             pair, estimator = (exact, torch.zeros_like(exact)), "kl"
         loss, part.row_kl = compute_kl_loss(*pair, part.mask, coefs, estimator, **averaging)
         return loss

@@ -103,7 +103,7 @@ def digests_of(config: Config, train: Problems, validation: Problems | None, gra
     data = {"train": train.digest(), "validation": validation.digest() if validation is not None else None}
     what = what_grades(config, graded_with)
     graded = {"graded_with": what} if what else {}
-    reference = config.model.reference
+    reference = config.model.reference_path
     teacher = {} if reference is None else {"reference": model_digest(reference)}
     return data | model_digests(config.model.path) | {"files": files} | graded | teacher
 
@@ -177,7 +177,7 @@ def changed_files(config: Config, before: dict[str, Any], now: dict[str, Any]) -
 def check_model(store: RunStore, config: Config, replays: bool = False) -> None:
     """Raise StoreError if the model directory is not what a run was started with; where updates are replayed, if the
     reference's is not: the exact KL asks it anew."""
-    known, reference = store.read_run()["digests"], config.model.reference
+    known, reference = store.read_run()["digests"], config.model.reference_path
     _check_same_model(store.name, known, model_digests(config.model.path))
     if replays and reference is not None and model_digest(reference) != known.get("reference"):
         raise StoreError(f"Run {store.name!r}: model.reference={reference} changed since it was started: put it back")

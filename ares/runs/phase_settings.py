@@ -35,6 +35,7 @@ FIRST_USE = {
     "model": "rollout",
     "reward": "score",
     "model.mask_estimate": "experience", "model.reference": "experience",
+    "model.reference_name": "experience",
     "algorithm.policy.old_log_probs": "experience",
     "algorithm": "shape", "rollout.second_turn.credit": "shape", "rollout.second_turn.credit_share": "shape",
     "reward.code": "shape", "reward.code.accuracy": "score", "reward.code.cpu_seconds": "score",

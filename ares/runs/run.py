@@ -36,7 +36,7 @@ from ares.data import (
     shown,
 )
 from ares.engines import end_token_ids, padding_id
-from ares.grading import Grader, load_grader, try_on
+from ares.grading import Grader, Teacher, load_grader, try_on
 from ares.models import adapted_layers, check_architecture, check_vocabulary, check_weight_files
 from ares.runs.conductor import Conductor, Progress
 from ares.runs.description import check_unchanged, description_of, digests_of, drawn_identity, identity_of
@@ -94,7 +94,8 @@ class Run:
         """Check everything that can be checked, start the grader, then create the run or resume the existing one.
 
         may_round: settings that change rounding alone may differ from the run's own. Raises what `check` raises; and,
-        still before anything is written, SandboxUnavailable, or RewardError if the first call of a user's grader fails.
+        still before anything is written, SandboxUnavailable, or RewardError or
+        TeacherError if the first call of a user's grader or of a teacher behind a URL fails.
         """
         run, digests = cls.check(config, name, runs, made_by, may_round)
         try:
@@ -102,6 +103,9 @@ class Run:
                 run.grader.start()
             if config.reward.is_tried and not run.store.has_commits():
                 run._try_grader()
+            if config.model.asks_reference and not run.store.has_commits():
+                with Teacher(config.model) as teacher:  # the last token tells a smaller vocabulary
+                    teacher.log_probs([[0, len(run.tokenizer) - 1]])
             run._describe(digests)
             run.restore()
         except BaseException:
@@ -175,7 +179,7 @@ class Run:
         prompts = chain.from_iterable(problems.frame["prompt_token_ids"] for problems in both)
         ends = end_token_ids(config.model.location, tokenizer)
         check_vocabulary(model, tokenizer, ends, prompts, config.model.path)
-        if config.model.reference is not None:
+        if config.model.reference_path is not None:
             _check_reference(config, tokenizer)
         for odd in odd_in_template(tokenizer, config.data.chat_template_kwargs, ends):
             logger.warning("the chat template of %s: %s", config.model.path, odd)

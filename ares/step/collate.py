@@ -50,6 +50,13 @@ def token_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
     )
 
 
+def sequence_batch(sequences: list[list[int]]) -> DataProto:
+    """Sequences of token ids as a batch whose responses are all tokens but the first."""
+    after = [ids[1:] for ids in sequences]
+    rows = {"prompt_token_ids": [ids[:1] for ids in sequences], "token_ids": after, "log_probs": after}
+    return token_batch(pd.DataFrame({**rows, "slot": range(len(after)), "sample": 0}), 0)
+
+
 def as_sampled(batch: DataProto) -> DataProto:
     """The engine's log-probs in place of the learner's, and −log p as each token's entropy (nats): new fields only.
 

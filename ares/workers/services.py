@@ -53,6 +53,10 @@ class LearnerService:
         """How far the policy's log-probs of sampled rows are from the engine's."""
         return self.learner.mismatch(rows, temperature)
 
+    def log_probs(self, rows: DataProto, temperature: float) -> torch.Tensor:
+        """The policy's log-prob of each response token, [B, L]."""
+        return self.learner.log_probs(rows, temperature)
+
     def update(self, batch: Ref, beta: dict[str, Any] | None) -> Iterator[int | UpdateResult]:
         """One training step: yields the number of each finished optimiser step, then the result."""
         with naming_settings(self.config, "learner"):

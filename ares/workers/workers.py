@@ -18,6 +18,7 @@ from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import pandas as pd
+from torch import Tensor
 
 from algorithms.protocol import DataProto
 from ares.config import ENGINES, Config
@@ -80,6 +81,10 @@ class Workers(ABC):
     async def mismatch(self, version: int, rows: DataProto, temperature: float) -> dict[str, float]:
         """How far the log-probs of a version's policy are from those that rows were sampled with."""
         return await self._persistently("learner", self._ask_learner, version, "mismatch", rows, temperature)
+
+    async def log_probs(self, version: int, rows: DataProto, temperature: float) -> Tensor:
+        """The log-prob of each response token of rows under the policy of a version, [B, L]."""
+        return await self._persistently("learner", self._ask_learner, version, "log_probs", rows, temperature)
 
     async def save(self, version: int, target: str) -> Ref:
         """Write the checkpoint of a version."""

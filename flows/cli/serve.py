@@ -14,6 +14,7 @@ from flows.cli.completion import profile_names, run_names
 if TYPE_CHECKING:
     from ares.config import Config
     from ares.serving import Limits
+    from ares.workers import Workers
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -78,7 +79,9 @@ async def _serve(
         await sample([Request([min(ends)], 0)], SamplingSettings(1.0, 1.0, limits.multiple))
         name = f"{target}-step{version}" if is_run else target
         call_format = config.environment.call_format if config.environment else "hermes"
-        app = policy_app(sample, tokenizer, name, limits, config.data.chat_template_kwargs, key or None, call_format)
+        measure = partial(_measure, workers, version) if config.model.family == "causal" else None
+        kwargs = config.data.chat_template_kwargs
+        app = policy_app(sample, tokenizer, name, limits, kwargs, key or None, call_format, measure)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}/v1"
         console.print(f"{name} at {address} (Ctrl-C ends it)", markup=False, soft_wrap=True)
@@ -87,6 +90,14 @@ async def _serve(
     finally:
         workers.close()
         listening.close()
+
+
+async def _measure(workers: "Workers", version: int, sequences: list[list[int]]) -> list[list[float]]:
+    """The log-probs that the policy gives all tokens but the first of sequences, at temperature 1."""
+    from ares.step import sequence_batch
+
+    found = await workers.log_probs(version, sequence_batch(sequences), 1.0)
+    return [values[: len(ids) - 1].tolist() for values, ids in zip(found, sequences, strict=True)]
 
 
 def _limits(config: "Config", vocabulary: int) -> "Limits":

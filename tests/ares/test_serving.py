@@ -16,12 +16,15 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 import uvicorn
+from transformers import AutoModelForCausalLM
 
 from algorithms.keys import derive_seed
-from ares.config import JudgeConfig
+from ares.config import JudgeConfig, ModelConfig
 from ares.engines import Request, SamplingSettings, TransformersEngine
 from ares.grading.judge import JudgeScorer
+from ares.grading.teacher import Teacher
 from ares.serving import Limits, policy_app
 from tests.ares.builders import MODEL, engine, tokenizer
 from tests.shared_run import REPOSITORY
@@ -36,7 +39,10 @@ class Served:
     def __init__(self, key: str | None = None, limits: Limits = LIMITS) -> None:
         self.engine: TransformersEngine = engine()
         self.calls: list[int] = []
-        self.app = policy_app(self.sample, tokenizer(), "tiny", limits, {}, key)
+        self.app = policy_app(self.sample, tokenizer(), "tiny", limits, {}, key, measure=self.measure)
+
+    async def measure(self, sequences: list[list[int]]) -> list[list[float]]:
+        return [[-float(token) for token in ids[1:]] for ids in sequences]
 
     async def sample(self, requests: list[Request], settings: SamplingSettings) -> pd.DataFrame:
         self.calls.append(len(requests))
@@ -91,6 +97,14 @@ def test_a_seed_repeats_an_answer_and_the_n_of_one_request_differ() -> None:
     assert unseeded.json()["choices"] != first
 
 
+def test_the_tokens_of_prompts_are_measured_as_vllm_does_it() -> None:
+    served = Served()
+    (answer,) = served.post("/v1/completions", {"prompt": [[5, 6, 7], [8, 9]], "prompt_logprobs": 0, "max_tokens": 1})
+    found = [choice["prompt_logprobs"] for choice in answer.json()["choices"]]
+    assert found == [[None, {"6": {"logprob": -6.0}}, {"7": {"logprob": -7.0}}], [None, {"9": {"logprob": -9.0}}]]
+    assert (answer.json()["usage"]["prompt_tokens"], served.calls) == (5, [])
+
+
 def test_a_stop_string_ends_an_answer_and_is_not_part_of_it() -> None:
     served = Served()
     asked = {"messages": MESSAGES, "seed": 7, "max_tokens": 12}
@@ -126,6 +140,16 @@ def test_what_clients_ask_at_once_is_sampled_together() -> None:
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": {"a": 1}}]}, 400, "messages: "),
         ("/v1/completions", {"prompt": "\ud800"}, 400, "prompt: "),
         ("/v1/completions", {"prompt": "1", "stop": [""]}, 422, "stop"),
+        ("/v1/completions", {"prompt": [[3], [4]]}, 400, "several at once only with prompt_logprobs"),
+        ("/v1/completions", {"prompt": [], "prompt_logprobs": 0}, 400, "token ids are from 0"),
+        ("/v1/completions", {"prompt": [[3, 4], [3, 5000]], "prompt_logprobs": 0}, 400, "token ids are from 0 to 308"),
+        (
+            "/v1/completions",
+            {"prompt": [3] * 65, "prompt_logprobs": 0},
+            400,
+            "of 2 to 64 tokens, not of 65",
+        ),
+        ("/v1/completions", {"prompt": [3], "prompt_logprobs": 1}, 422, "prompt_logprobs: "),
         ("/inference/v1/generate", {"token_ids": [3, 5000]}, 400, "token ids are from 0 to 308"),
     ],
 )
@@ -242,5 +266,11 @@ def test_the_command_serves_a_model_to_openais_client_until_it_is_interrupted(tm
         rows = pd.DataFrame({"prompt": ["Well?"], "response": [MESSAGES[0]["content"]]})
         (judged,) = JudgeScorer(asked, tmp_path / "replies")(rows)  # it may be a judge as well
         assert judged.score == float(answer[1]) / 100
+        with Teacher(ModelConfig(path=str(MODEL), reference=address, reference_name="any")) as teacher:  # and a teacher
+            found = teacher.log_probs([[3, 7, 8, 9], [4, 5]])
+        naive = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
+        logits = naive(torch.tensor([[3, 7, 8]])).logits[0].log_softmax(-1)
+        assert found[0] == pytest.approx(logits[range(3), [7, 8, 9]].tolist(), abs=1e-5)
+        assert len(found[1]) == 1
         server.send_signal(signal.SIGINT)
         assert (server.wait(20), "Traceback" in server.stdout.read()) == (130, False)
