@@ -8,7 +8,7 @@ import logging
 from ares.reports import held_out_line, step_line
 from ares.runs import Step
 from ares.store import Ref
-from flows.draw import held_out_shards, sample
+from flows.draw import averaged_shards, held_out_shards, sample
 from tasks.mismatch import check_draw
 from tasks.training import EvaluationResult, checkpoint, evaluate
 
@@ -26,12 +26,17 @@ async def end_step(step: Step, artifacts: dict[str, Ref], metrics: dict[str, flo
 
 
 async def evaluate_policy(step: Step) -> EvaluationResult | None:
-    """Accuracy of the policy after the step on the held-out problems; None where there are none."""
+    """Accuracy of the policy after the step on the held-out problems, and of its averaged weights where they are kept;
+    None where there are no such problems."""
     if step.run.validation_set is None:
         return None
-    samples = await sample(step, held_out_shards(step, step.run.validation_set.frame["id"].tolist()))
+    shards, averaged = held_out_shards(step, step.run.validation_set.frame["id"].tolist()), None
+    if step.config.learner.ema is not None and step.number:  # at step 0 the average is the policy
+        # First, so that the engine then has the weights that the next step samples from.
+        averaged = await sample(step, averaged_shards(shards))
+    samples = await sample(step, shards)
     compared = await check_draw(step, samples.rollouts, "validation", step.config.validation.temperature)
-    evaluated = await evaluate(step, samples)
+    evaluated = await evaluate(step, samples, averaged)
     return evaluated.model_copy(update={"metrics": evaluated.metrics | compared})
 
 

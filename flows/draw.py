@@ -220,6 +220,12 @@ def held_out_shards(step: Step, ids: list[str]) -> list[Draw]:
     ]
 
 
+def averaged_shards(draws: list[Draw]) -> list[Draw]:
+    """The shards of an evaluation once more, from averaged weights: the same problems, slots and noise. Their numbers
+    follow those of the evaluation's second turns."""
+    return [draw.model_copy(update={"shard": 2 * len(draws) + draw.shard, "averaged": True}) for draw in draws]
+
+
 def _second_turn(step: Step, draw: Draw, shards: int) -> Draw | None:
     """The draw of second turns for a draw's failed programs, if any. shards: the number of first turns' shards."""
     second_turn, validation = step.config.rollout.second_turn, step.config.validation

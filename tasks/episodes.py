@@ -50,7 +50,8 @@ async def turn(step: Step, draw: Draw, earlier: list[Ref]) -> Turn:
     problems = step.run.problems(draw.purpose).rows(going["id"].tolist())
     parts = []
     for part, requests, how in engine_calls(next_turns(going, problems), draw.temperature, step.config.rollout):
-        parts.append((await step.run.workers.sample(draw.version, requests, how)).set_axis(part.index))
+        answers = await step.run.workers.sample(draw.version, requests, how, averaged=draw.averaged)
+        parts.append(answers.set_axis(part.index))
     said = going[ID_COLUMNS].join(pd.concat(parts))
     episodes = episodes_so_far(going, problems, (draw.purpose, step.number))
     replies, suffixes = await asyncio.to_thread(environment.answer, episodes, said)

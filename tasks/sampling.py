@@ -46,6 +46,8 @@ class Draw(BaseModel):
     """Rollout and scores of the first turns that are continued."""
     denoising_steps: int | None = None
     """Denoising steps, if not rollout.diffusion.steps."""
+    averaged: bool = False
+    """From the average of the version's weights (learner.ema)."""
 
     @property
     def responses(self) -> int:
@@ -55,7 +57,8 @@ class Draw(BaseModel):
     @property
     def label(self) -> str:
         """What a phase's title calls it."""
-        return f"{self.shard}" if self.purpose == "rollout" else f"{self.purpose} {self.shard}"
+        of_average = "averaged " * self.averaged
+        return f"{self.shard}" if self.purpose == "rollout" else f"{of_average}{self.purpose} {self.shard}"
 
 
 class Rows(BaseModel):
@@ -136,7 +139,7 @@ async def _answers(
     """One row per request, indexed by its place; responses that a killed process kept are not sampled again."""
     finished, sample = partial(_anticipate, step, draw.purpose, asked), step.run.workers.sample
     if journal is None:
-        return await sample(draw.version, requests, how, finished)
+        return await sample(draw.version, requests, how, finished, draw.averaged)
     known = _known(journal, asked)
     if len(known):
         finished(known)
@@ -149,7 +152,7 @@ async def _answers(
 
     if missing.empty:
         return known
-    new = await sample(draw.version, [requests[place] for place in missing], how, keep)
+    new = await sample(draw.version, [requests[place] for place in missing], how, keep, draw.averaged)
     return pd.concat([known, new.set_axis(missing)]).sort_index()
 
 

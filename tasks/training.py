@@ -147,10 +147,20 @@ async def update(step: Step, batch: Ref) -> PolicyUpdate:
 
 
 @phase("evaluate")
-async def evaluate(step: Step, samples: Samples) -> EvaluationResult:
-    """Accuracy and length on the held-out problems, over all, per named set and per bucket of their own accuracy."""
-    rows = in_training_order(_joined(step, samples, "validation"))
-    metrics = evaluation_metrics(rows, step.config.data.held_out_names, step.config.validation.turns)
+async def evaluate(step: Step, samples: Samples, averaged: Samples | None) -> EvaluationResult:
+    """Accuracy and length on the held-out problems, over all, per named set and per bucket of their own accuracy.
+
+    averaged: samples of the averaged weights, if they are kept, whose metrics are named `val/ema/…`.
+    """
+
+    def measure(samples: Samples) -> tuple[pd.DataFrame, dict[str, float]]:
+        rows = in_training_order(_joined(step, samples, "validation"))
+        return rows, evaluation_metrics(rows, step.config.data.held_out_names, step.config.validation.turns)
+
+    rows, metrics = measure(samples)
+    if averaged is not None:
+        _, of_average = measure(averaged)
+        metrics |= {f"val/ema/{name.removeprefix('val/')}": value for name, value in of_average.items()}
     return EvaluationResult(
         rows=step.run.store.write_rows(step.path("evaluation.parquet"), evaluation_table(rows)),
         accuracy=metrics["val/accuracy"],

@@ -44,9 +44,9 @@ class LearnerActor(LearnerService):
         config, store, rank = self.made_of
         super().__init__(config, store, Ranks.joined(rank, config.learner.ranks, address))
 
-    def weights(self) -> Any:
-        """The policy's weights: where they lie if they are lent, else as arrays."""
-        return (self._lends and self.shared) or super().weights()
+    def weights(self, averaged: bool = False) -> Any:
+        """The policy's weights: where they lie if they are lent, else, as their average is, as arrays."""
+        return (self._lends and not averaged and self.shared) or super().weights(averaged)
 
 
 class EngineActor(EngineService):

@@ -73,7 +73,7 @@ class Cluster(Workers):
             self._weights = {}  # some may be the dead one's
         elif self._placement is None and self._engine is not None and self._engine.has(dead):
             self._engine.kill()
-            self._engine = self._engine_version = None
+            self._engine = self._engine_holds = None
         elif self._placement is None and self._learner is not None and self._learner.has(dead):
             self._learner.kill()
             self._learner = self._learner_version = None

@@ -95,11 +95,11 @@ class LearnerGroup(_Group):
         async with self._patience.waiting("update", name_of(self.actors[0])) as came:
             return (await _all([of_one(actor) for actor in self.actors]))[0]
 
-    def weights(self) -> Any:
-        """A reference to the policy's weights, which never pass through this process."""
+    def weights(self, averaged: bool = False) -> Any:
+        """A reference to the policy's weights, or their average, which never pass through this process."""
         for actor in self.actors[1:]:
-            actor.contribute.remote()
-        return self.actors[0].weights.remote()
+            actor.contribute.remote(averaged)
+        return self.actors[0].weights.remote(averaged)
 
 
 class EngineGroup(_Group):

@@ -120,7 +120,7 @@ class LearnerConfig(Strict):
     """Also of norms and biases, whose values it draws to zero. False is what most trainers do."""
     ema: float | None = Field(None, gt=0, lt=1)
     """Decay, for each optimiser step, of an average of the weights that is kept beside them and that `ares export`
-    writes in their place; what samples, during training and in its evaluations, is the policy itself. None: no average
+    writes in their place; evaluations of the run measure it too (val/ema/…), from the first update on. None: no average
     is kept."""
     compile: bool = Field(False, json_schema_extra=ONLY_ROUNDING)
     """Run the policy's decoder through torch.compile: the first passes take minutes, later ones less time."""

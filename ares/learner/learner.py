@@ -7,7 +7,7 @@ sharded weights (ares/models/sharding.py). Plain torch and transformers: no Ray,
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -353,26 +353,28 @@ class Learner:
 
     # ---- weights ---------------------------------------------------------------------------------------------------
 
-    def _policy_weights(self) -> Iterator[tuple[str, Tensor]]:
+    def _policy_weights(self, averaged: bool = False) -> Iterable[tuple[str, Tensor]]:
         if self.config.model.lora is not None:
             return merged_weights(self.policy.model)
-        return self.policy.model.named_parameters()
+        weights = dict(self.policy.model.named_parameters())
+        return (weights | self.average if averaged else weights).items()
 
-    def weights(self) -> dict[str, Tensor]:
-        """The policy's weights on the CPU, by name, adapters merged. Sharded, the other ranks contribute.
+    def weights(self, averaged: bool = False) -> dict[str, Tensor]:
+        """The policy's weights on the CPU, by name, adapters merged; or their average, where learner.ema has one kept.
+        Sharded, the other ranks contribute.
 
         Persistent buffers are included: they are not trained, but engines start without any weights.
         """
-        stored = chain(self._policy_weights(), persistent_buffers(self.policy.model))
+        stored = chain(self._policy_weights(averaged), persistent_buffers(self.policy.model))
         # One at a time: merged, they would take the memory of another model.
         copies = {name: checkpoints.whole(tensor, wait=False) for name, tensor in stored}
         self._wait_for_device()
         self._release_memory()
         return copies
 
-    def contribute(self) -> None:
+    def contribute(self, averaged: bool) -> None:
         """Take part while the first rank takes sharded weights; nothing is kept."""
-        for _, tensor in self._policy_weights():
+        for _, tensor in self._policy_weights(averaged):
             checkpoints.whole(tensor)
 
     def _wait_for_device(self) -> None:

@@ -101,10 +101,10 @@ class PlainLearner(_Plain):
 
         return (await self.stream(count, "update", batch, beta))[-1]
 
-    def weights(self) -> Any:
-        """The weights, which the next update changes; copies where the engine may need them for longer
+    def weights(self, averaged: bool = False) -> Any:
+        """The weights, which the next update changes, or their average; copies where the engine may need them for longer
         (rollout.max_staleness)."""
-        weights = self.service.weights()
+        weights = self.service.weights(averaged)
         return {name: array.copy() for name, array in weights.items()} if self._stale else weights
 
 

@@ -62,14 +62,14 @@ class LearnerService:
         with naming_settings(self.config, "learner"):
             yield from self.learner.updates(DataProto.load(self.store.path(batch)), beta)
 
-    def weights(self) -> dict[str, np.ndarray]:
-        """The policy's weights, as arrays in main memory. Sharded, all ranks must call."""
-        return {name: tensor.numpy() for name, tensor in self.learner.weights().items()}
+    def weights(self, averaged: bool = False) -> dict[str, np.ndarray]:
+        """The policy's weights, or their average, as arrays in main memory. Sharded, all ranks must call."""
+        return {name: tensor.numpy() for name, tensor in self.learner.weights(averaged).items()}
 
-    def contribute(self) -> None:
+    def contribute(self, averaged: bool) -> None:
         """Take part when the first rank gathers sharded weights."""
         if self.config.learner.sharded:
-            self.learner.contribute()
+            self.learner.contribute(averaged)
 
     def save(self, target: str) -> Ref | None:
         """Write a checkpoint; the other ranks only add their parts where weights are sharded."""

@@ -48,7 +48,8 @@ class Workers(ABC):
         self._learner: Any = None
         self._learner_version: int | None = None
         self._engine: Any = None
-        self._engine_version: int | None = None
+        self._engine_holds: tuple[int, bool] | None = None
+        """The version of the engine's weights, and whether they are averaged."""
         self._uncommitted: dict[int, UpdateInputs] = {}
         self._said: set[str] = set()
         self._weights: dict[int, Any] = {}
@@ -61,17 +62,22 @@ class Workers(ABC):
     # ---- what phases ask for ---------------------------------------------------------------------------------------
 
     async def sample(
-        self, version: int, requests: list[Request], settings: SamplingSettings, finished: Finished | None = None
+        self,
+        version: int,
+        requests: list[Request],
+        settings: SamplingSettings,
+        finished: Finished | None = None,
+        averaged: bool = False,
     ) -> pd.DataFrame:
-        """Sample from the policy of a version: one row a request, in order.
+        """Sample from the policy of a version, or from its averaged weights (learner.ema): one row a request, in order.
 
         `finished` is given the rows as they finish, indexed by request; after an actor's death some come twice.
         """
-        return await self._persistently("engine", self._sample, version, requests, settings, finished)
+        return await self._persistently("engine", self._sample, (version, averaged), requests, settings, finished)
 
-    async def _sample(self, version: int, *asked: Any) -> pd.DataFrame:
+    async def _sample(self, weights: tuple[int, bool], *asked: Any) -> pd.DataFrame:
         async with self._sampling:
-            engine = await self._engine_at(version)
+            engine = await self._engine_at(*weights)
             return await engine.generate(*asked)
 
     async def experience(self, version: int, batch: Ref, target: str) -> Ref:
@@ -115,7 +121,7 @@ class Workers(ABC):
             if self.config.rollout.max_staleness:
                 self._held(step - 1, learner)
             else:
-                self._engine_version = None  # its weights may be the learner's own
+                self._engine_holds = None  # its weights may be the learner's own
             await self._engine_sleeps()
             inputs = self._update_inputs(step)
             self._learner_version = None  # a cancelled update still completes
@@ -139,7 +145,7 @@ class Workers(ABC):
         for handle in (self._learner, self._engine):
             if handle is not None:
                 handle.kill()
-        self._learner = self._engine = self._learner_version = self._engine_version = None
+        self._learner = self._engine = self._learner_version = self._engine_holds = None
         self._weights = {}
 
     def close(self) -> None:
@@ -184,15 +190,15 @@ class Workers(ABC):
 
     # ---- bringing them to a version --------------------------------------------------------------------------------
 
-    async def _engine_at(self, version: int) -> Any:
+    async def _engine_at(self, version: int, averaged: bool = False) -> Any:
         self._start()
         engine = self._engine or await self._new_engine()  # meanwhile the learner's side may end everything
-        if self._engine_version != version:
-            self._engine_version = None
-            weights = await self._weights_of(version)
+        if self._engine_holds != (version, averaged):
+            self._engine_holds = None
+            weights = await self._weights_of(version, averaged)
             async with self._learning if self.takes_turns else nullcontext():  # it would put the engine to sleep
                 await engine.load_weights(version, weights)
-            self._engine_version = version
+            self._engine_holds = version, averaged
         return engine
 
     async def _new_engine(self) -> Any:
@@ -203,16 +209,18 @@ class Workers(ABC):
             if self.takes_turns:
                 await self._running_learner().started()
             engine = self._engine = self._start_engine()
-            self._engine_version = None
+            self._engine_holds = None
             if self.takes_turns:
                 await engine.started()
         return engine
 
-    async def _weights_of(self, version: int) -> Any:
-        if version in self._weights:
+    async def _weights_of(self, version: int, averaged: bool) -> Any:
+        if version in self._weights and not averaged:
             return self._weights[version]
         async with self._learning:
-            return self._held(version, await self._learner_at(version))
+            learner = await self._learner_at(version)
+            # An average is of the newest version, so it is not kept for later.
+            return learner.weights(averaged) if averaged else self._held(version, learner)
 
     def _held(self, version: int, learner: Any) -> Any:
         """The weights of a version, which the learner has now; they are kept where it may move on before an engine has
@@ -228,7 +236,7 @@ class Workers(ABC):
     async def _engine_sleeps(self) -> None:
         """Free shared GPUs for the learner; the engine needs weights afterwards."""
         if self._engine is not None and self.takes_turns:
-            self._engine_version = None
+            self._engine_holds = None
             await self._engine.sleep()
 
     def _running_learner(self) -> Any:
@@ -255,7 +263,7 @@ class Workers(ABC):
     async def _rewind(self, learner: Any, version: int, held: int | None) -> Any:
         """Load the newest checkpoint at or before `version` and replay the batches committed since then."""
         checkpoint_version, checkpoint = newest_checkpoint(self.store, version)
-        self._learner_version = self._engine_version = None  # the engine's weights may be the learner's own
+        self._learner_version = self._engine_holds = None  # the engine's weights may be the learner's own
         if held is None or checkpoint_version > held:
             if checkpoint is None:
                 learner.kill()

@@ -41,7 +41,7 @@ class Here:
         self.actor = engine(model)
 
     async def sample(
-        self, version: int, requests: list[Request], settings: SamplingSettings, finished: Any
+        self, version: int, requests: list[Request], settings: SamplingSettings, finished: Any, averaged: bool
     ) -> pd.DataFrame:
         if self.left == 0:
             raise RuntimeError("the power failed")

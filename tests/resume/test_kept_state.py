@@ -28,12 +28,17 @@ def test_an_order_by_difficulty_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_average_of_the_weights_is_made_again_by_the_replay(tmp_path: Path) -> None:
-    """The checkpoints' hashes are compared, and the average is in them; the kill comes between two of them."""
-    assert train(tmp_path, "whole", "learner.ema=0.9") == 0
-    assert train(tmp_path, "killed", "learner.ema=0.9", kill_at="2:update:inside") == -signal.SIGKILL
-    assert train(tmp_path, "killed", "learner.ema=0.9") == 0
+@pytest.mark.parametrize("ranks", [[], ["learner.ranks=2", "learner.sharded=true"]], ids=["plain", "sharded"])
+def test_an_average_of_the_weights_is_made_again_by_the_replay(ranks: list[str], tmp_path: Path) -> None:
+    """The checkpoints' hashes are compared, and the average is in them; kills come between two of them, also while the
+    average is measured."""
+    settings = ["learner.ema=0.9", *ranks]
+    assert train(tmp_path, "whole", *settings) == 0
+    for point in ("2:update:inside", "2:rollout averaged validation 7:before", "4:score averaged validation 8:after"):
+        assert train(tmp_path, "killed", *settings, kill_at=point) == -signal.SIGKILL
+    assert train(tmp_path, "killed", *settings) == 0
     assert list((tmp_path / "killed" / "checkpoints").glob("*/average.safetensors"))
+    assert [each.step for each in commits(tmp_path, "killed") if "val/ema/accuracy" in each.metrics] == [2, 4]
     assert_same(tmp_path, "whole", "killed")
 
 

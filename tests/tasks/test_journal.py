@@ -32,7 +32,7 @@ class Cluster:
 
     async def sample(
         self, version: int, requests: list[Request], settings: SamplingSettings,
-        finished: Callable[[pd.DataFrame], None],
+        finished: Callable[[pd.DataFrame], None], averaged: bool,
     ) -> pd.DataFrame:  # fmt: skip
         self.asked += [request.seed for request in requests]
         parts = []

@@ -91,6 +91,7 @@ def test_a_profile_beside_the_ablation_is_found_from_anywhere(tmp_path: Path) ->
         ({"no_worse": {"val/pass_ratio": 0.1}}, "variant 'fixed': metric 'val/pass_ratio' needs reward.kind=code"),
         ({"variants": {"a": [], "b": ["data.validation=null"]}}, "variant 'b': metric 'val/accuracy' needs held-out"),
         ({"primary": "val/second_turn/accuracy"}, "'val/second_turn/accuracy' needs validation.turns=2"),
+        ({"primary": "val/ema/accuracy"}, "'val/ema/accuracy' needs learner.ema"),
         ({"primary": "area/val/few_steps/accuracy"}, "'val/few_steps/accuracy' needs validation.few_steps"),
         (
             {"primary": "val/own/acuracy", "overrides": ["data.validation={own: h.jsonl}"]},

@@ -179,7 +179,7 @@ def test_who_is_let_go_while_it_is_brought_to_a_version_is_met_as_dead_and_not_a
         cluster.shut_down()
         return [] if method == "notes" else 0
 
-    async def weights(version: int) -> None: ...
+    async def weights(version: int, averaged: bool) -> None: ...
 
     monkeypatch.setattr(engine, "load_weights", let_go)
     monkeypatch.setattr(learner, "call", let_go)
@@ -203,7 +203,7 @@ def start_stand_ins(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, note: Cal
 
         return start
 
-    async def weights(cluster: Cluster, version: int) -> None:
+    async def weights(cluster: Cluster, version: int, averaged: bool) -> None:
         async with cluster._learning:
             note("the learner works")
 
@@ -327,7 +327,7 @@ def test_an_engine_sleeps_while_weights_are_saved_that_are_gathered_or_merged(
 def test_an_engine_that_is_being_put_to_sleep_is_given_its_weights_again(cancelled: bool, cluster: Cluster) -> None:
     """Until it slept, or for good if nobody waited for that, it was taken to have those it had before."""
     called, asked = sharing_a_gpu(cluster), cast("Any", (1, [None], None))
-    cluster._engine_version = 1
+    cluster._engine_holds = (1, False)
 
     async def both() -> None:
         learning = asyncio.create_task(turn_of_the_learner(cluster))
@@ -397,7 +397,7 @@ def test_an_engine_takes_weights_anew_once_the_learner_may_have_changed_those_it
 ) -> None:
     """Also where the update is cut off: it goes on."""
     learner: Any = Trained()
-    cluster._learner, cluster._learner_version, cluster._engine_version = learner, 0, 0
+    cluster._learner, cluster._learner_version, cluster._engine_holds = learner, 0, (0, False)
     monkeypatch.setattr(Cluster, "_update_inputs", lambda cluster, step: (step, None))
 
     async def abandoned() -> None:
@@ -405,7 +405,7 @@ def test_an_engine_takes_weights_anew_once_the_learner_may_have_changed_those_it
             await asyncio.wait_for(cluster._learner_at(1) if replayed else cluster.update(1), 0.05)
 
     asyncio.run(abandoned())
-    assert cluster._engine_version is None
+    assert cluster._engine_holds is None
 
 
 def test_weights_that_an_engine_may_have_taken_over_are_not_taken_for_the_ones_before(
@@ -417,10 +417,10 @@ def test_weights_that_an_engine_may_have_taken_over_are_not_taken_for_the_ones_b
         loaded.append(version)
         await asyncio.sleep(60 if len(loaded) == 1 else 0)
 
-    async def weights(version: int) -> None: ...
+    async def weights(version: int, averaged: bool) -> None: ...
 
     engine: Any = SimpleNamespace(load_weights=load)
-    cluster._engine, cluster._engine_version = engine, 1
+    cluster._engine, cluster._engine_holds = engine, (1, False)
     monkeypatch.setattr(cluster, "_weights_of", weights)
 
     async def abandoned() -> None:

@@ -170,6 +170,11 @@ def test_blocks_of_a_canvas_are_equal_and_so_are_their_steps(wrong: str, told: s
     assert load("tiny-diffusion", ["rollout.diffusion={block: 2, steps: 7, threshold: 0.9}"])
 
 
+def test_an_average_is_of_whole_weights_and_no_held_out_set_has_the_name_of_its_metrics() -> None:
+    assert "does not go with model.lora" in refusal("tiny-math", "learner.ema=0.9", "model.lora={rank: 4}")
+    assert "val/ema is of the averaged weights" in refusal("tiny-math", "learner.ema=0.9", "data.validation={ema: h}")
+
+
 def test_vllm_is_asked_for_held_out_responses_at_temperatures_that_it_has() -> None:
     said = refusal("tiny-math", "rollout.engine=vllm", "validation.temperature=3")
     assert "validation.temperature=3: rollout.engine=vllm samples at 0.01 to 2" in said
