@@ -171,7 +171,8 @@ def test_a_first_turn_is_credited_with_second_turns_that_are_not_trained_on(tmp_
 def test_an_evaluation_measures_what_was_graded_and_the_lengths_of_all(run: Run) -> None:
     accuracies: list[list[float | None]] = [[1, 1, 1], [0, 1, None], [0, 0, 0], [None] * 3]
     samples = written(run, "validation", rows(accuracies, [[2, 8, 5]] * 4), shards=2)
-    evaluated = asyncio.run(evaluate.function(run.step(20), samples))
+    averaged = written(run, "validation", rows([[1, 1]], [[4, 6]]))
+    evaluated = asyncio.run(evaluate.function(run.step(20), samples, averaged))
     assert evaluated.accuracy == evaluated.metrics["val/accuracy"] == pytest.approx(4 / 8)
     assert evaluated.metrics["val/pass_at_n"] == pytest.approx(2 / 3)
     assert evaluated.mean_length == evaluated.metrics["val/response_length"] == 5.0
@@ -179,6 +180,7 @@ def test_an_evaluation_measures_what_was_graded_and_the_lengths_of_all(run: Run)
     assert [evaluated.metrics[f"val/{bucket}_share"] for bucket in ("easy", "medium", "hard")] == pytest.approx(
         [1 / 3] * 3
     )
+    assert (evaluated.metrics["val/ema/accuracy"], evaluated.metrics["val/ema/response_length"]) == (1.0, 5.0)
     assert len(run.store.read_rows(evaluated.rows)) == 12
     assert all(math.isfinite(value) for value in evaluated.metrics.values())
 
