@@ -243,10 +243,8 @@ def _find_need(metric: str, config: Config) -> str | None:
         return "validation.turns=2" if validation.turns == 1 else None
     if rest == "few_steps/accuracy":
         return "validation.few_steps" if validation.few_steps is None else None
-    if of_a_set and name == "ema":
-        if config.learner.ema is None:
-            return "learner.ema"
-        name, of_a_set, of_it = (rest := of_it).partition("/")
+    if of_a_set and name == "ema" and name not in data.held_out_names:
+        return "learner.ema" if config.learner.ema is None else _find_need(f"val/{of_it}", config)
     if of_a_set and name in data.held_out_names:
         rest = of_it
     elif of_a_set and name not in HELD_OUT_GROUPS:

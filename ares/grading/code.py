@@ -182,7 +182,8 @@ def written(row: Mapping[str, Any]) -> str | None:
 
 
 def _answer(row: Mapping[Any, Any]) -> str:
-    return without_thinking(with_opening_tag(row.get("prompt") or "", row["response"]))
+    prompt = row.get("prompt")  # none where a program is judged without having been asked for
+    return without_thinking(with_opening_tag(prompt if isinstance(prompt, str) else "", row["response"]))
 
 
 def check_references(

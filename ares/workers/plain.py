@@ -102,7 +102,7 @@ class PlainLearner(_Plain):
         return (await self.stream(count, "update", batch, beta))[-1]
 
     def weights(self, averaged: bool = False) -> Any:
-        """The weights, which the next update changes, or their average; copies where the engine may need them for longer
+        """The weights, which the next update changes, or their average; copies where the engine may need them longer
         (rollout.max_staleness)."""
         weights = self.service.weights(averaged)
         return {name: array.copy() for name, array in weights.items()} if self._stale else weights

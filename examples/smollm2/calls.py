@@ -16,7 +16,7 @@ from typing import Any
 
 from ares.environments import Reply, evaluate
 
-FOLDER = Path("examples/smollm2/calls")
+FOLDER = Path("examples/smollm2/products")
 MISTAKES = ("call", "copy", "no call")
 """Each in one of ten demonstrations."""
 

@@ -155,11 +155,11 @@ def test_a_run_whose_environments_failed_plays_them_again_once_they_work(tmp_pat
         (["rollout.second_turn.enabled=true", "reward.kind=code"], "second turns"),
         (["algorithm.advantage.estimator=reinforce_plus_plus"], "reinforce_plus_plus"),
         (["data.train=episodes?size=16&sides=6"], "sides"),
-        (["environment.kind=GAME:Silent"], "episodes?size=16:1: the row has no 'prompt', and its environment's reset"),
-        (["environment.kind=GAME:Drawing"], "row '0', reset: GAME:33 in reset: KeyError: 'board'"),
+        (["environment.kind=GAME:Silent"], "episodes?size=4:1: the row has no 'prompt', and its environment's reset"),
+        (["environment.kind=GAME:Drawing"], "row '1000000', reset: GAME:33 in reset: KeyError: 'board'"),
         (
             ["environment.kind=GAME:Drawn"],
-            "row '0', reset: TypeError: an observation is text, not a value of type list",
+            "row '1000000', reset: TypeError: an observation is text, not a value of type list",
         ),
     ],
 )
