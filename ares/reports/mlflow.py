@@ -93,8 +93,8 @@ class Tracking(Tracker):
             there = f"{page}/#/experiments/{experiment}/runs"
             beside = f"{there}?workflowType=machine_learning&viewStateShareKey={VIEW}"  # else MLflow's page of traces
             logger.info("%s: curves at %s/%s, beside the others' at %s", self.store.name, there, entry.run_id, beside)
-        there = entry.client.get_run(entry.run_id).data.tags
-        self._logged = there.get(COMMIT, self.store.digest(int(there[LOGGED]))) if LOGGED in there else None
+        tags = entry.client.get_run(entry.run_id).data.tags
+        self._logged = tags.get(COMMIT, self.store.digest(int(tags[LOGGED]))) if LOGGED in tags else None
         if self._logged is None:
             self._describe(entry)
         return entry

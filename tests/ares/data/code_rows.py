@@ -11,9 +11,11 @@ from typing import Any
 import pandas as pd
 
 from ares.config.run import DataConfig
-from ares.data.code import CodeProblem, read_problem
+from ares.data.code import CodeProblem, program, read_problem
+from sandbox import SandboxPool, Verdict
 
 Row = dict[str, Any]
+INC = "def inc(x): return x + 1"
 
 
 def read(row: Row, **settings: str) -> CodeProblem:
@@ -152,3 +154,8 @@ SCRIPT = "print(2 * int(input()))"
 
 CHECKER = "def check(input, expected, output):\n    return sorted(output.split()) == sorted(expected.split())"
 ANY_ORDER = APPS | {"input_output": json.dumps({"inputs": ["3\n"], "outputs": ["0 1 2\n"]}), "checker": CHECKER}
+
+
+def judged(pool: SandboxPool, row: Row, *sources: str) -> list[Verdict]:
+    """The verdicts on programs as answers to a row."""
+    return pool.run([program(vars(read(row)), source) for source in sources])

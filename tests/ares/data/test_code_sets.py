@@ -1,7 +1,6 @@
 """Rows in the field's formats, as published: read, prompted and judged as their own judges do."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ from ares.config.run import DataConfig
 from ares.data.code import RowError, packages_of, program, with_unit_tests
 from ares.data.problems import DataError, Problems, joined, load_problems
 from ares.runs.run import Run
-from sandbox import Program, SandboxPool, Verdict
+from sandbox import Program, SandboxPool
 from tests.ares.builders import config, tokenizer
 from tests.ares.data.code_rows import (
     ACECODE,
-    ANY_ORDER,
     APPS,
     APPS_FUNCTION,
     BIG,
@@ -24,6 +22,7 @@ from tests.ares.data.code_rows import (
     DEEPCODER,
     HUMANEVAL,
     HUMANEVAL_PLUS,
+    INC,
     LEETCODE,
     LIVE,
     LIVE_FUNCTION,
@@ -35,6 +34,7 @@ from tests.ares.data.code_rows import (
     TACO,
     TACO_VERIFIED,
     Row,
+    judged,
     packed,
     read,
     verl,
@@ -44,7 +44,6 @@ from tests.ares.data.code_rows import (
 FIRST = (
     "class Solution:\n    def firstOf(self, words: List[str], n: int) -> List[str]:\n        return tuple(words[:n])"
 )
-INC = "def inc(x): return x + 1"
 SOLVED: dict[str, tuple[Row, str]] = {
     "humaneval": (HUMANEVAL, HUMANEVAL["prompt"] + HUMANEVAL["canonical_solution"]),
     "humaneval+": (HUMANEVAL_PLUS, HUMANEVAL["prompt"] + HUMANEVAL["canonical_solution"]),
@@ -78,16 +77,6 @@ UNSOLVED: dict[str, tuple[Row, str]] = {
     "verl-stdin": (verl([{"testtype": "stdin", "input": "1", "output": "2"}]), SCRIPT),
 }  # fmt: skip
 RIGHT = SOLVED | UNSOLVED
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[SandboxPool]:
-    with SandboxPool(num_workers=1) as pool:
-        yield pool
-
-
-def judged(pool: SandboxPool, row: Row, *sources: str) -> list[Verdict]:
-    return pool.run([program(vars(read(row)), source) for source in sources])
 
 
 # ---- published rows ------------------------------------------------------------------------------------------------
@@ -259,115 +248,6 @@ def test_a_row_of_mbpp_plus_is_judged_by_its_long_test_and_shows_a_short_one() -
     assert "numpy" not in problem.prompt
     assert (problem.setup, problem.entry_point) == ("import math", "sum")
     assert read({**MBPP_PLUS, "code": "def add(a, b):\n    return a + b\n"}).entry_point is None
-
-
-# ---- tests ---------------------------------------------------------------------------------------------------------
-
-
-def case(result: Any, wrapped: bool = False) -> Row:
-    tests = {"fn_name": "f", "inputs": [[1]], "outputs": [[result] if wrapped else result]}
-    return APPS_FUNCTION | {"input_output": json.dumps(tests)}
-
-
-@pytest.mark.parametrize(
-    ("expected", "returned", "accepted"),
-    [
-        ([1, 2], "(1, 2)", True), ([[1, 2], [3]], "[(1, 2), (3,)]", True), ([[1, 2], [3]], "((1, 2), [3])", True),
-        ([1, 2], "[1, 2, 3]", False), ([1, 2], "{1, 2}", False), (0.3, "0.1 + 0.2", True), (0.3, "0.30001", False),
-        ([0.3, 1], "(0.1 + 0.2, 1)", True), ({"1": [0.3]}, "{1: (0.1 + 0.2,)}", True),
-        ({"a": 1}, "{'a': 1, 'b': 2}", False), (3, "3.0", True), (10**17, "10**17 + 1", False),
-        ([10**17], "[10**17 + 1]", False), (True, "True", True), (None, "None", True), ("a", "'a'", True),
-        ("a", "['b']", False), ([1.5], "'1.5'", False), (float("inf"), "float('inf')", True),
-        (float("inf"), "1e308", False), ([], "None", False),
-    ],
-)  # fmt: skip
-def test_results_are_compared_as_the_judges_of_contests_do(
-    expected: Any, returned: str, accepted: bool, pool: SandboxPool
-) -> None:
-    for wrapped in (False, True):
-        (verdict,) = judged(pool, case(expected, wrapped), f"def f(x): return {returned}")
-        assert (verdict.error_type, verdict.trusted_compare) == (
-            "accepted" if accepted else "wrong_answer", True), (wrapped, verdict)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("name", "source"),
-    [
-        *((name, f"def {name}(x): return x + 1") for name in ("Capital", "sum", "gcd")),
-        ("f", "def f(x): return x + 1\nclass Solution:\n    def f(self, x): return f(x)"),
-        ("f", "class Solution:\n    @staticmethod\n    def f(x): return x + 1"),
-        ("f", "class Solution:\n    pass\ndef f(x): return x + 1"),
-        ("f", "f = lambda x: x + 1"),
-        ("f", "class Solution:\n    f = lambda self, x: x + 1 \\\n"),
-    ],
-)
-def test_functions_have_any_name_and_are_plain_or_methods(name: str, source: str, pool: SandboxPool) -> None:
-    row = APPS_FUNCTION | {"input_output": json.dumps({"fn_name": name, "inputs": [[1]], "outputs": [2]})}
-    right, absent = judged(pool, row, source, "x = 1")
-    assert (right.error_type, right.trusted_compare) == ("accepted", True), right
-    assert absent.tests[0].detail == f"NameError: name '{name}' is not defined"
-
-
-def test_a_program_cannot_redefine_equality(pool: SandboxPool) -> None:
-    source = "def same(a, b): return True\nsame_or_wrapped = same\ndef pair(a, b): return 7"
-    assert judged(pool, APPS_FUNCTION, source)[0].pass_ratio == 0.0
-
-
-@pytest.mark.parametrize("run", ["test_inc()", "if __name__ == '__main__':\n    test_inc()", "done = test_inc()"])
-def test_a_test_that_runs_the_functions_it_defines_is_one(run: str, pool: SandboxPool) -> None:
-    row = ACECODE | {"test_cases": [f"def test_inc():\n    assert inc(1) == 2\n{run}"]}
-    verdicts = judged(pool, row, INC, "def inc(x): return x")
-    assert [each.error_type for each in verdicts] == ["accepted", "wrong_answer"]
-
-
-def test_numbers_of_any_length_are_read(pool: SandboxPool) -> None:
-    """APPS and TACO have some with more than 4300 digits, because of which the whole set was refused."""
-    digits, more = "9" * 9000, "1" + "0" * 9000
-    called = {"question": "Add one.", "input_output": f'{{"fn_name": "f", "inputs": [[-{digits}], [{digits}]], '
-              f'"outputs": [-{digits[:-1]}8, {more}]}}'}  # fmt: skip
-    right, wrong = judged(pool, called, "def f(n): return n + 1", "def f(n): return n")
-    assert (right.error_type, wrong.error_type) == ("accepted", "wrong_answer")
-    script = {"question": "Say it.", "input_output": f'{{"inputs": ["1"], "outputs": [{more}]}}'}
-    assert read(script).stdin_tests == [["1", more]]
-    prints, reads = judged(pool, script, "print(10**9000)", f"print(int('{more}'))")
-    assert [each.error_type for each in (prints, reads)] == ["accepted", "accepted"]
-    negative = script | {"input_output": f'{{"inputs": ["1"], "outputs": [-{digits}]}}'}
-    assert read(negative).stdin_tests == [["1", f"-{digits}"]]
-
-
-@pytest.mark.parametrize(
-    ("told", "seconds"),
-    [
-        ({"seconds": 2, "nanos": 500000000}, 2.5), ({"seconds": 1, "nanos": None}, 1.0), ("2.0 seconds", 2.0), (3, 3.0),
-        (0.5, 0.5), ("4", 4.0), ('{"seconds": 1}', 1.0), (None, None), ({"seconds": 0, "nanos": 0}, None),
-        ({"seconds": "2"}, 2.0), ("standard", None), (0, None), (True, None), ("2 s (Java 4)", 2.0),
-        ("500 ms", 0.5), ("1500ms", 1.5), ("2 Milliseconds", 0.002), (5e-05, 5e-05), (-1, None),
-    ],
-)  # fmt: skip
-def test_a_rows_limit_of_time_is_seconds_and_bounded_by_the_settings(told: Any, seconds: float | None) -> None:
-    row = {"prompt": "p", "test_cases": ["assert f() == 1"]}
-    problem = read(row | {"time_limit": told})
-    assert problem.time_limit == seconds
-    allowed = [program(vars(problem), "def f(): return 1", cpu_seconds=most).cpu_seconds for most in (100.0, 0.25)]
-    assert allowed == [seconds or 100.0, min(seconds or 0.25, 0.25)]
-    frame = with_unit_tests(pd.DataFrame({"time_limit": ["", told]}), [read(row), problem], "test_cases")
-    assert ("time_limit" in frame) == (seconds is not None)  # only sets with limits have the column
-
-
-CALLED = APPS_FUNCTION | {
-    "input_output": json.dumps({"fn_name": "split", "inputs": [[7]], "outputs": [[3, 4]]}),
-    "checker": "import math\n\ndef check(input, expected, output):\n"
-    "    return len(output) == len(expected) and math.fsum(output) == input[0]",
-}
-
-
-def test_a_rows_checker_judges_scripts_and_calls(pool: SandboxPool) -> None:
-    forged = "def check(*given): return True\nprint('3 3')"
-    right, wrong, cheats = judged(pool, ANY_ORDER, "print(2, 0, 1)", "print(2, 2, 1)", forged)
-    assert [each.error_type for each in (right, wrong, cheats)] == ["accepted", "wrong_answer", "wrong_answer"]
-    verdicts = judged(pool, CALLED, "def split(n): return 2, n - 2", "def split(n): return [n]", "def split(n): pass")
-    assert [each.error_type for each in verdicts] == ["accepted", "wrong_answer", "runtime_error"]
-    assert all(each.trusted_compare for each in [right, *verdicts])
 
 
 # ---- whole files ---------------------------------------------------------------------------------------------------

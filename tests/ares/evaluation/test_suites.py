@@ -140,7 +140,7 @@ def test_an_instruct_prompt_is_a_chat_and_a_completion_the_bare_head(nothing_at_
 def test_a_completions_prompt_does_not_end_with_the_end_token_that_some_tokenizers_add(nothing_at_hand: Path) -> None:
     ending, plain = copy.deepcopy(tokenizer()), tokenizer()(HUMANEVAL["prompt"])["input_ids"]
     end = (ending.eos_token, ending.eos_token_id)
-    ending._tokenizer.post_processor = TemplateProcessing(single=f"$A {end[0]}", special_tokens=[end])
+    ending.backend_tokenizer.post_processor = TemplateProcessing(single=f"$A {end[0]}", special_tokens=[end])
     assert ending(HUMANEVAL["prompt"])["input_ids"] == [*plain, end[1]]
     file = rows_in(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL)
     assert asked("humaneval", file, "completion", own=ending).problems.frame["prompt_token_ids"].tolist() == [plain]

@@ -1,9 +1,7 @@
 """reward.kind=judge, before a server on loopback that speaks OpenAI's protocol and counts what it is asked."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from ares.config import ConfigError, JudgeConfig, RewardConfig, load
 from ares.grading import RewardError, load_grader
 from ares.grading.judge import REPLIES, JudgeScorer
 from ares.store import RunStore
+from tests.ares.grading.stand_in import StandIn
 from tests.short_runs import ares, train
 
 pytest.importorskip("openai", reason="pip install 'ares[judge]'")
@@ -22,53 +21,27 @@ ROWS = pd.DataFrame({"id": ["a", "a", "b"], "slot": [0, 0, 1], "sample": [0, 1, 
 TEMPLATE = "Q {prompt} R {response} A {answer}"
 
 
-class Judge(ThreadingHTTPServer):
-    """Gives the mark 10 if the answer stands in the response, else 2; `says` and `status` change that."""
+class Judge(StandIn):
+    """Gives the mark 10 if the answer stands in the response, else 2; `says` changes that."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: list[dict[str, Any]] = []
+        super().__init__()
         self.says: dict[int, str] = {}
         """By the seed of the request, which is the number of the vote."""
-        self.status = 200
-        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
 
-    def reply(self, request: dict[str, Any]) -> str:
-        """The text of a reply."""
+    def reply(self, request: dict[str, Any]) -> dict[str, Any]:
         question = request["messages"][0]["content"]
         response, _, answer = question.partition(" R ")[2].rpartition(" A ")
-        return self.says.get(request["seed"], f"Let me see. Score: {10 if answer in response else 2}")
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Judge
-
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append(request)
-        message = {"role": "assistant", "content": self.server.reply(request)}
-        body = {"id": "x", "object": "chat.completion", "created": 0, "model": "m",
+        said = self.says.get(request["seed"], f"Let me see. Score: {10 if answer in response else 2}")
+        message = {"role": "assistant", "content": said}
+        return {"id": "x", "object": "chat.completion", "created": 0, "model": "m",
                 "choices": [{"index": 0, "finish_reason": "stop", "message": message}]}  # fmt: skip
-        sent = json.dumps(body if self.server.status == 200 else {"error": {"message": "no such model"}}).encode()
-        self.send_response(self.server.status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(sent)))
-        self.end_headers()
-        self.wfile.write(sent)
-
-    def log_message(self, *said: Any) -> None:
-        """Nothing."""
 
 
 @pytest.fixture
 def judge() -> Iterator[Judge]:
-    server = Judge()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with Judge().serving() as server:
+        yield server
 
 
 def asking(judge: Judge, replies: Path, **settings: Any) -> JudgeScorer:

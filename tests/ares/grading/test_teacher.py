@@ -1,9 +1,6 @@
 """A teacher behind a URL, before a server on loopback that answers as vLLM's does and counts what it is asked."""
 
-import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from ares.step.collate import token_batch
 from ares.store import RunStore
 from tests.ares import builders
 from tests.ares.builders import MODEL, PAD
+from tests.ares.grading.stand_in import StandIn
 from tests.ares.learner_builders import learner, sampled
 from tests.short_runs import ares, train
 
@@ -26,58 +24,40 @@ pytest.importorskip("openai", reason="pip install 'ares[judge]'")
 Change = Callable[[list[Any]], Any]
 
 
-class Server(ThreadingHTTPServer):
+class Server(StandIn):
     """The tiny model, one sequence at a time; `change` is applied to each sequence's prompt_logprobs."""
 
+    refusal = "Token id 308 is out of vocabulary"
+
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__()
         self.model = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
-        self.asked: list[list[int]] = []
-        self.keys: set[str | None] = set()
         self.change: Change = lambda entries: entries
-        self.status = 200
-        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    @property
+    def sequences(self) -> list[list[int]]:
+        """All that were asked about."""
+        return [ids for request in self.asked for ids in request["prompt"]]
+
+    def reply(self, request: dict[str, Any]) -> dict[str, Any]:
+        assert (request["prompt_logprobs"], request["max_tokens"], request["model"]) == (0, 1, "big")
+        made = [{"index": place, "text": "x", "finish_reason": "length",
+                 "prompt_logprobs": self.change(self.entries(ids))}
+                for place, ids in enumerate(request["prompt"])]  # fmt: skip
+        return {"id": "x", "object": "text_completion", "created": 0, "model": "big", "choices": made[::-1]}
 
     @torch.no_grad()
     def entries(self, ids: list[int]) -> list[Any]:
+        """Of each token its log-prob, as vLLM writes them."""
         logits = self.model(torch.tensor([ids])).logits[0].log_softmax(-1)
         return [None, *({str(token): {"logprob": float(row[token]), "rank": 1, "decoded_token": "?"}}
                         for token, row in zip(ids[1:], logits, strict=False))]  # fmt: skip
 
 
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        assert (request["prompt_logprobs"], request["max_tokens"], request["model"]) == (0, 1, "big")
-        self.server.keys.add(self.headers["Authorization"])
-        self.server.asked += request["prompt"]
-        made = [{"index": place, "text": "x", "finish_reason": "length",
-                 "prompt_logprobs": self.server.change(self.server.entries(ids))}
-                for place, ids in enumerate(request["prompt"])]  # fmt: skip
-        body = {"id": "x", "object": "text_completion", "created": 0, "model": "big", "choices": made[::-1]}
-        refusal = {"error": {"message": "Token id 308 is out of vocabulary"}}
-        sent = json.dumps(body if self.server.status == 200 else refusal).encode()
-        self.send_response(self.server.status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(sent)))
-        self.end_headers()
-        self.wfile.write(sent)
-
-    def log_message(self, *said: Any) -> None:
-        """Nothing."""
-
-
 @pytest.fixture
 def server() -> Iterator[Server]:
-    made = Server()
-    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
-    thread.start()
-    yield made
-    made.shutdown()
-    made.server_close()
-    thread.join()
+    with Server().serving() as made:
+        yield made
 
 
 def asking(url: str) -> Teacher:
@@ -96,7 +76,7 @@ def test_its_log_probs_are_those_of_a_reference_on_this_machine(
     own = learner().experience(batch).tensor("ref_log_probs")
     torch.testing.assert_close(found, own, atol=1e-5, rtol=0)
     assert own.count_nonzero() == batch.tensor("response_mask").sum()
-    assert (len(server.asked), server.keys) == (len(batch), {"Bearer a-key"})
+    assert (len(server.sequences), server.keys) == (len(batch), {"Bearer a-key"})
 
 
 @pytest.mark.parametrize(
@@ -124,11 +104,11 @@ def test_a_server_that_is_away_is_asked_again_and_one_that_refuses_is_not(server
     server.status = 400
     with asking(server.url) as teacher, pytest.raises(TeacherError, match="Token id 308 is out of vocabulary"):
         teacher.log_probs([[3, 308]])
-    assert len(server.asked) == 1
+    assert len(server.sequences) == 1
     server.status = 503
     with asking(server.url) as teacher, pytest.raises(TeacherError):
         teacher.log_probs([[3, 7]])
-    assert len(server.asked) == 1 + 3
+    assert len(server.sequences) == 1 + 3
     with asking("http://127.0.0.1:9/v1") as teacher, pytest.raises(TeacherError, match="refused"):
         teacher.log_probs([[3, 7]])
 
@@ -139,7 +119,7 @@ def by_url(url: str) -> list[str]:
 
 def test_a_run_begins_only_with_a_teacher_that_answers(server: Server, tmp_path: Path) -> None:
     Run.open(builders.config(*by_url(server.url)), "taught", tmp_path).close()
-    assert server.asked == [[0, len(builders.tokenizer()) - 1]]
+    assert server.sequences == [[0, len(builders.tokenizer()) - 1]]
     server.status = 400
     with pytest.raises(TeacherError, match="out of vocabulary"):
         Run.open(builders.config(*by_url(server.url)), "other", tmp_path)
@@ -167,10 +147,10 @@ def test_a_run_that_was_killed_does_not_ask_for_what_it_has_and_ends_with_the_sa
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     settings = [*by_url(server.url), "train.steps=3"]
     assert train(tmp_path / "one", "taught", *settings) == 0
-    alone, server.asked = len(server.asked), []
+    alone, server.asked = len(server.sequences), []
     assert train(tmp_path / "two", "taught", *settings, kill_at="2:update:inside") == -9
     assert ares(tmp_path / "two", "resume", "taught").returncode == 0
-    assert len(server.asked) == alone
+    assert len(server.sequences) == alone
     commits = [RunStore(tmp_path / each / "taught").read_commit(3) for each in ("one", "two")]
     assert commits[0].digest() == commits[1].digest()
     assert "a-key" not in (tmp_path / "one" / "taught" / "run.json").read_text()
