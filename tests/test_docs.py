@@ -38,6 +38,7 @@ SETTING = re.compile(rf"(?:{'|'.join(Config.model_fields)})(?:\.\w+)+")
 MADE = (
     "examples/tiny/checkpoints",
     "examples/smollm2/checkpoint",
+    "examples/smollm2/products",
     "examples/data_preprocess",
     "benchmarks/NAME",
     "rewards/NAME",

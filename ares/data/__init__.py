@@ -17,20 +17,16 @@ from ares.data.chats import (
     show_tools,
     write_chat,
 )
-from ares.data.check import CheckReport, check_rows, compare_with_held_out, find_overlaps, read_suite
+from ares.data.check import CheckReport, Finding, check_rows, compare_with_held_out, find_overlaps, named, read_suite
 from ares.data.code import CodeProblem, packages_of, program
 from ares.data.code_sets import FENCE, STATEMENTS
 from ares.data.media import MARK, MediaError, MediaReader, Patches, content_hash, is_video, path_of, thumbnail
 from ares.data.problems import (
     ASKED,
-    GRADER,
-    OPENING,
     OWN,
     Problems,
-    Row,
     as_problems,
     digest_of,
-    each_row,
     joined,
     level_of,
     load_held_out,
@@ -38,10 +34,8 @@ from ares.data.problems import (
     load_tokenizer,
     load_train,
     merged,
-    missing_columns,
-    named_rows,
 )
+from ares.data.rows import GRADER, OPENING, Row, each_row, missing_columns, named_rows
 from ares.data.sources import DataError, format_of, is_missing, place, read_rows, shown
-from ares.data.trials import check_solutions
 from ares.data.turns import TurnTemplate
 from ares.data.vision import Vision, check_media, in_parts

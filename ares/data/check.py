@@ -2,7 +2,7 @@
 
 Covered: what loading would refuse (ares/data/problems.py), for all rows and not only the first; tests that do not
 parse; duplicate prompts; prompts that are held out too; lengths in tokens, and three prompts in full. Not covered:
-running programs (ares/data/trials.py), whether the answers of a math set are right, images (loading reads them).
+running programs (ares/grading/trials.py), whether the answers of a math set are right, images (loading reads them).
 """
 
 from collections import Counter
@@ -18,7 +18,8 @@ from ares.data.chats import check_template
 from ares.data.code import CodeProblem, statement_in
 from ares.data.code_sets import STATEMENTS
 from ares.data.code_tests import UNPARSABLE
-from ares.data.problems import Begin, Row, each_row, missing_columns, with_graders
+from ares.data.problems import Begin
+from ares.data.rows import Row, each_row, missing_columns, with_graders
 from ares.data.shared import overlaps, shared_prompts
 from ares.data.sources import DataError, place, read_readable, read_rows, shown
 from rewards.math import asked_format

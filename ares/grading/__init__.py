@@ -16,3 +16,4 @@ from ares.grading.grader import (
 )
 from ares.grading.graders import EXTRAS, SCORE, load_grader
 from ares.grading.teacher import Teacher
+from ares.grading.trials import check_solutions

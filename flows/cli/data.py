@@ -153,7 +153,8 @@ def _looked_at(config: "Config", model: str | None, against: list[str]) -> "Chec
 def _judge_solutions(report: "CheckReport", limits: "CodeConfig") -> None:
     from rich.progress import Progress
 
-    from ares.data import check_solutions, packages_of
+    from ares.data import packages_of
+    from ares.grading import check_solutions
     from sandbox import SandboxPool
 
     count = limits.workers or os.cpu_count() or 1

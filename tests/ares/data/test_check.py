@@ -12,7 +12,7 @@ from ares.config.run import DataConfig
 from ares.data.chats import odd_in_template
 from ares.data.check import CheckReport, check_rows, compare_with_held_out
 from ares.data.problems import DataError, load_problems
-from ares.data.trials import check_solutions
+from ares.grading.trials import check_solutions
 from sandbox import SandboxPool
 from tests.ares.builders import tokenizer
 from tests.ares.data.code_rows import verl, written

@@ -10,7 +10,7 @@ import pytest
 from ares.config.reward import CodeConfig
 from ares.config.run import DataConfig
 from ares.data.check import CheckReport, check_rows
-from ares.data.trials import ACCEPTS_NOTHING, check_solutions
+from ares.grading.trials import ACCEPTS_NOTHING, check_solutions
 from sandbox import SandboxPool
 from tests.ares.data.code_rows import APPS, APPS_FUNCTION, BIG, LIVE_FUNCTION, written
 

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ares.config import CodeConfig
-from ares.data.check import CheckReport, Finding, named
-from ares.data.code import CodeProblem, program
+from ares.data import CheckReport, CodeProblem, Finding, named, program
 from sandbox import Program, SandboxPool, Verdict, parse
 
 PATIENCE_SECONDS = 10.0
