@@ -3,7 +3,7 @@ moments with a masked-diffusion and a vision-language model.
 
 A run is killed, started again, killed at the next point, and so on to its end; then weights, controllers, chain of
 commits and MLflow history are those of the run that nobody killed. `python -m tests.resume.test_kill_anywhere` prints a
-line a chain (docs/measurements/reliability.md). Not covered here: damaged files and absent services (test_faults.py).
+line a chain (docs/reliability.md). Not covered here: damaged files and absent services (test_faults.py).
 """
 
 import random
