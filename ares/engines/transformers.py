@@ -16,7 +16,7 @@ from algorithms.keyed_sampling import keyed_uniform, sample_tokens
 from ares.config import Config
 from ares.engines.engine import Completion, ModelEngine, Request, SamplingSettings, device_of, end_token_ids, padding_id
 from ares.engines.stop_strings import StopStrings
-from ares.models import growing_cache, return_free_memory
+from ares.models import can_regroup, growing_cache, regroup, return_free_memory
 
 
 class TransformersEngine(ModelEngine):
@@ -33,6 +33,9 @@ class TransformersEngine(ModelEngine):
         with torch.device(device):
             self.model = self.kind.from_config(config, dtype=getattr(torch, dtype), trust_remote_code=trust_remote_code)
         self.model.eval().requires_grad_(False)
+        decoder: Any = self.model.get_decoder()  # type: ignore[operator]
+        if can_regroup(decoder):
+            regroup(decoder)
         self.device = torch.device(device)
         self.end_ids = torch.tensor(sorted(end_ids), device=self.device)
         self.pad_id = pad_id

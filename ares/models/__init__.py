@@ -19,6 +19,7 @@ from ares.models.lora import (
 )
 from ares.models.masked_diffusion import MaskedLanguageModel, empty_model
 from ares.models.memory import naming_settings, return_free_memory, settings_against, warn_of_memory
+from ares.models.packed_attention import can_regroup, regroup
 from ares.models.packing import RowSizes, micro_batches, share_rows
 from ares.models.policy_model import Pass, PolicyModel
 from ares.models.sharding import shard

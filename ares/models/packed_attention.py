@@ -1,4 +1,5 @@
-"""Attention of packed rows, computed row by row: no token sees another row's, and no mask is built.
+"""Attention of packed rows, computed row by row (no token sees another row's, and no mask is built), and of the one new
+token of each row while sampling (no key is copied for the query heads that share it).
 
 Covered: transformers' decoders that attend through SDPA, to everything before or within a sliding window. Not covered:
 other attention (chunks, states carried along the sequence), which `can_regroup` refuses or `prepare_packing` notices.
@@ -33,7 +34,8 @@ def can_regroup(decoder: Any) -> bool:
 
 
 def regroup(decoder: Any) -> None:
-    """From now on the decoder takes a `layout` beside its packed sequence; without one it attends as before."""
+    """From now on the decoder takes a `layout` beside its packed sequence; without one it attends as before, where
+    query heads share keys only up to float rounding."""
     decoder.set_attn_implementation(NAME)
 
 
@@ -69,9 +71,15 @@ def row_attention(
     layout: Layout | None = None,
     **how: Any,
 ) -> tuple[Tensor, None]:
-    """Causal attention within rows. query, key, value: [1, heads, N, D], packed; returns [1, N, heads, D]."""
+    """Causal attention within rows. query, key, value: [1, heads, N, D], packed; returns [1, N, heads, D].
+
+    Without a layout: SDPA of query [B, heads, N, D]; returns [B, N, heads, D].
+    """
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
     if layout is None:
+        one_mask = (attention_mask is None or attention_mask.shape[1] == 1) and how.get("position_bias") is None
+        if query.shape[2] == 1 and query.shape[1] > key.shape[1] and one_mask and not module.training:
+            return _attend_in_groups(query, key, value, attention_mask, how.get("scaling")), None
         return sdpa(module, query, key, value, attention_mask, **how)
     window = how.get("sliding_window") or window_of(module)
     met = []
@@ -80,6 +88,17 @@ def row_attention(
         out, _ = sdpa(module, *spread, _band(block, window), **how)
         met.append(out.flatten(0, 1))
     return (met[0] if len(met) == 1 else torch.cat(met)).index_select(0, layout.first_met)[None], None
+
+
+def _attend_in_groups(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float | None) -> Tensor:
+    """Attention of one token a row, query [B, heads, 1, D], to keys of fewer heads [B, groups, T, D]: [B, 1, heads, D].
+
+    The heads of a group are queries of its one key head, which SDPA would otherwise be given once for each of them.
+    """
+    rows, heads, _, size = query.shape
+    grouped = query.reshape(rows, key.shape[1], -1, size)
+    met = torch.nn.functional.scaled_dot_product_attention(grouped, key, value, attn_mask=mask, scale=scale)
+    return met.reshape(rows, 1, heads, -1)
 
 
 def _rows(states: Tensor, block: Tensor) -> Tensor:

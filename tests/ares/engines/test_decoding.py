@@ -17,15 +17,21 @@ from tests.ares.models.families import CAUSAL, VOCABULARY, build
 def test_greedy_answers_are_those_of_transformers_generate(family: str, tmp_path: Path) -> None:
     folder = str(build(CAUSAL[family], tmp_path))
     engine = TransformersEngine(folder, "float32", "cpu", {1}, 0)
-    weights = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict()
+    plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    weights = plain.state_dict()
     engine.load_weights(0, {name: weights[name] for name in stored_tensors(engine.model)})
-    prompts = np.random.default_rng(0).integers(3, VOCABULARY, (3, 73)).tolist()
+    drawn = np.random.default_rng(0).integers(3, VOCABULARY, (3, 73)).tolist()
+    prompts = [tokens[dropped:] for dropped, tokens in enumerate(drawn)]  # of three lengths: two are padded
     asked = [Request(prompts[prompt], seed) for seed, prompt in enumerate([0, 1, 0, 2, 1, 1, 0])]
-    found = engine.generate(asked, SamplingSettings(0.0, 1.0, 12))
-    ids = torch.tensor([request.prompt_token_ids for request in asked])
-    with torch.no_grad():
-        expected = engine.model.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, eos_token_id=1, pad_token_id=0
-        )
-    for answer, row in zip(found, expected[:, ids.shape[1] :], strict=True):
-        assert answer.token_ids.tolist() == row[: len(answer.token_ids)].tolist()
+    for request, answer in zip(asked, engine.generate(asked, SamplingSettings(0.0, 1.0, 12)), strict=True):
+        ids = torch.tensor([request.prompt_token_ids])
+        with torch.no_grad():
+            whole = plain.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=12,
+                do_sample=False,
+                eos_token_id=1,
+                pad_token_id=0,
+            )
+        assert answer.token_ids.tolist() == whole[0, ids.shape[1] :].tolist()
