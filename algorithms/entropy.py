@@ -132,8 +132,12 @@ def trigger_vocabulary(vocabulary: Sequence[str], triggers: Iterable[str]) -> Te
 
 
 def trigger_mask(responses: Tensor, is_trigger: Tensor) -> Tensor:
-    """Where the sampled token (not the argmax) is a trigger: responses [B, L], is_trigger [V] → bool [B, L]."""
-    return is_trigger.to(responses.device)[responses]
+    """Where the sampled token (not the argmax) is a trigger: responses [B, L], is_trigger [V] → bool [B, L].
+
+    A model may have more tokens than its vocabulary names; those are none.
+    """
+    named = responses < len(is_trigger)
+    return named & is_trigger.to(responses.device)[responses.where(named, 0)]
 
 
 class ThresholdTracker:

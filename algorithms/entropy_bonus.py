@@ -21,19 +21,27 @@ MOST = 1.0
 
 
 def entropy_bonus_loss(
-    log_probs: Tensor, old_log_probs: Tensor, entropies: Tensor, coefs: Tensor, mask: Tensor, **averaging: Any
+    log_probs: Tensor,
+    old_log_probs: Tensor,
+    entropies: Tensor,
+    coefs: Tensor,
+    mask: Tensor,
+    importance_weights: Tensor | None = None,
+    **averaging: Any,
 ) -> Tensor:
     """−avg(c·H), with an unbiased estimate of its gradient from the sampled tokens.
 
-    ∇H = −E[∇ln π·(ln π + H)] over tokens drawn from π; older samples count π/π_old. So no gradient has to pass through
-    the whole vocabulary, at the price of some noise.
-    log_probs (with gradient), old_log_probs, entropies under the current policy (nats), coefs, mask: [B, L]. averaging:
-    as `average_loss` takes it.
+    ∇H = −E[∇ln π·(ln π + H)] over tokens drawn from π; those of an older policy μ count π/μ, π/π_old times the
+    importance weight π_old/μ. So no gradient has to pass through the whole vocabulary, at the price of some noise.
+    log_probs (with gradient), old_log_probs, entropies under the current policy (nats), coefs, mask, importance_weights
+    (None: μ is π_old): [B, L]. averaging: as `average_loss` takes it.
     """
     padding = ~(mask > 0)
     log_probs, old = log_probs.masked_fill(padding, 0.0), old_log_probs.masked_fill(padding, 0.0)
     now, entropies = log_probs.detach(), entropies.detach().masked_fill(padding, 0.0)
     weight = (now - old).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp() * (now + entropies)
+    if importance_weights is not None:
+        weight = weight * importance_weights.masked_fill(padding, 0.0)
     mode = averaging.pop("loss_avg_mode", "token")
     return average_loss(coefs * (weight * (log_probs - now) - entropies), mask, mode, **averaging)
 

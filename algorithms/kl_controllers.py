@@ -16,10 +16,9 @@ import numpy as np
 
 from algorithms.buckets import BUCKETS, of_rows, per_bucket
 from algorithms.kl import BatchKL
-from algorithms.settings import KLSettings
+from algorithms.settings import ADAPTIVE_STEP_LIMIT, KLSettings
 from algorithms.state import check_state
 
-ADAPTIVE_STEP_LIMIT = 0.2
 DUAL_ASCENT_RATE = 0.01
 
 

@@ -169,6 +169,10 @@ class FilterSettings(Strict):
     """Rollouts drawn for one batch before the run stops with an error."""
 
 
+ADAPTIVE_STEP_LIMIT = 0.2
+"""Error that the adaptive KL coefficient follows at most (Ziegler et al.)."""
+
+
 class KLSettings(Strict):
     """The KL penalty towards the reference policy."""
 

@@ -141,7 +141,7 @@ async def draw(step: Step, ahead: "Ahead") -> Chosen:
     chosen, refill = Chosen(), Refill(step.number, config)
     while not refill.is_full:
         asked, is_first = refill.ask(), refill.drawn == 0
-        ids = state.planned.pop(0) if is_first and state.planned else run.next_prompts(state, asked)
+        ids = state.planned.pop(0) if is_first and state.planned else run.next_prompts(state, asked, step.number)
         if is_first and (early := await ahead.take(step.number)) is not None:
             step.timings, chosen.under_way = early.timings, early.under_way
             await _add(step, chosen, refill, early)

@@ -76,7 +76,7 @@ async def bootstrap(run: Run) -> None:
     check_graded(step, drawn.scores)
     shaped = await summarise_bootstrap(step, drawn, measured)
     step.state = run.restored(shaped.state)
-    run.plan(step.state)
+    run.plan(step.state, step.number)
     commit(step, {"samples": shaped.samples}, shaped.metrics | compared, evaluated)
 
 
@@ -102,7 +102,7 @@ async def train_step(run: Run, number: int, ahead: Ahead) -> None:
     shaped = await shape_batch(step, samples, measured)
     check_mismatch(step, samples.rollouts, shaped.metrics)
     step.state = run.restored(shaped.state)
-    run.plan(step.state)
+    run.plan(step.state, step.number)
     step.train_on(shaped.batch)
     updated = await update(step, shaped.batch)
     check_mismatch(step, samples.rollouts, updated.metrics)

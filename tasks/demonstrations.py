@@ -35,7 +35,7 @@ def no_rows(step: Step) -> Ref:
 def next_rows(step: Step) -> Ref:
     """Write the next rollout.prompts rows of the train set; the state's cursor and counters advance."""
     run, counters = step.run, step.state.counters
-    ids = run.next_prompts(step.state, step.config.rollout.prompts)
+    ids = run.next_prompts(step.state, step.config.rollout.prompts, step.number)
     rows = demonstrated_rows(run.train_set.rows(ids))
     counters.prompts += len(ids)
     counters.samples += len(rows)

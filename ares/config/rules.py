@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from operator import attrgetter
 
+from algorithms.settings import ADAPTIVE_STEP_LIMIT
 from ares.config.extensions import ENGINES, ESTIMATORS, POLICY_LOSSES, REWARD_DESIGNS
 from ares.config.reward import is_function, part_name
 from ares.config.rollout import RolloutConfig
@@ -107,6 +108,13 @@ def _kl(config: Config) -> Iterator[str]:
         yield "algorithm.kl: kind=adaptive has one target; one per bucket needs kind=token_adaptive or bucket_beta"
     if kl.kind in ("adaptive", "bucket_beta") and not all(targets):
         yield f"algorithm.kl: kind={kl.kind} divides by the target: it must be above 0 (got {kl.target})"
+    rows = config.rollout.prompts * config.rollout.n
+    if kl.kind == "adaptive" and ADAPTIVE_STEP_LIMIT * rows >= kl.horizon:
+        yield (
+            f"algorithm.kl: kind=adaptive may change the coefficient by {ADAPTIVE_STEP_LIMIT:g} × {rows} responses / "
+            f"horizon at once, which would make it negative: set horizon above {ADAPTIVE_STEP_LIMIT * rows:g} (got "
+            f"{kl.horizon:g})"
+        )
     if kl.penalty == "full" and kl.placement == "reward":
         yield "algorithm.kl: penalty=full needs both policies' whole distributions, as the loss has: set placement=loss"
     alone = config.algorithm.advantage.estimator == "none" and not config.algorithm.entropy_bonus.is_on

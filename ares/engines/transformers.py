@@ -121,7 +121,7 @@ class Decoding:
         logits = self._logits(mask, inputs)
         self.positions = inputs["position_ids"][..., prompt_of, -1:]
         self.mask = mask[prompt_of]
-        self.cache.batch_select_indices(prompt_of)
+        self.cache.reorder_cache(prompt_of)
         return logits[prompt_of]
 
     def answer(self, drawn: Tensor) -> Tensor:
@@ -133,7 +133,7 @@ class Decoding:
     def keep(self, going: Tensor) -> None:
         """Keep only these rows (bool [B])."""
         self.positions = self.positions[..., going, :]
-        self.cache.batch_select_indices(going.nonzero()[:, 0])
+        self.cache.reorder_cache(going.nonzero()[:, 0])  # batch_select_indices knows no states of convolutions
         self.mask = self.mask[going]
 
     def _logits(self, mask: Tensor, inputs: dict[str, Tensor]) -> Tensor:

@@ -28,7 +28,7 @@ from ares.evaluation.comparison import ComparedEvaluation, measured
 from ares.evaluation.request import EvaluationRequest
 from ares.evaluation.suite_problems import load_suite, suite_of
 from ares.grading import check_references, load_grader, try_on
-from ares.models import check_architecture, check_vocabulary, check_weight_files
+from ares.models import check_vocabulary, checked_model
 from ares.runs import Run, Step, check_model, identity_of, model_digest, read_config, run_files, what_grades
 from ares.step import OpenEnvironment
 from ares.store import Memo, RunStore, StoreError, file_digest, is_name, name_after, runs_directory
@@ -91,9 +91,8 @@ class Evaluation(Step):
             environment = OpenEnvironment.of(config, tokenizer)
             problems, sets = _held_out(request, config, tokenizer, environment)
         check_engine(config)
-        check_architecture(config)
         ends, prompts = end_token_ids(config.model.location, tokenizer), problems.frame["prompt_token_ids"]
-        check_vocabulary(check_weight_files(config.model), tokenizer, ends, prompts, config.model.path)
+        check_vocabulary(checked_model(config), tokenizer, ends, prompts, config.model.path)
         grader = load_grader(config.reward)
         graded_with = what_grades(config, grader.expect(problems.frame))
         is_run = weights_of.exists()

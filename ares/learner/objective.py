@@ -123,6 +123,7 @@ class Objective:
                 part.columns(own.entropies),
                 part["entropy_coefs"],
                 part.mask,
+                part["importance_weights"],
                 **averaging,
             )
         if self.config.algorithm.kl.placement == "loss":

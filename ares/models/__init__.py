@@ -7,7 +7,7 @@ Covered: causal, masked-diffusion and vision-language models behind one interfac
 import torch
 
 from ares.config import Config
-from ares.models.architecture import ModelError, check_architecture, read_settings
+from ares.models.architecture import ModelError, read_settings
 from ares.models.causal import Critic, LanguageModel
 from ares.models.lora import (
     ReferenceModel,
@@ -29,6 +29,7 @@ from ares.models.weights import (
     PUBLISHED_AS,
     check_vocabulary,
     check_weight_files,
+    checked_model,
     persistent_buffers,
     quiet_transformers,
     read_weights,

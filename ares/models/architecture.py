@@ -1,14 +1,15 @@
 """Checks of a model's configuration, so that what ares would compute wrongly is refused before anything is sampled.
 
-Covered: capped or scaled logits, rotary embeddings that depend on the longest row of a pass, random routers, experts in
-vLLM; the sliding window of a layer. Not covered: what only a trial on numbers shows (ares/models/causal.py).
+Covered: capped or scaled logits, rotary embeddings that depend on the longest row of a pass, learned positions, random
+routers, experts in vLLM; the sliding window of a layer. Not covered: what only a trial on numbers shows
+(ares/models/causal.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoConfig, PretrainedConfig
 
 from ares.config import Config, ModelConfig, absent_model
@@ -44,6 +45,20 @@ def check_architecture(config: Config) -> None:
                 f"data.max_prompt_length + rollout.max_response_length (and second turns) come to "
                 f"{config.longest_sequence}: stay within {window}"
             )
+
+
+def check_positions(model: Any, config: Config) -> None:
+    """Raise ModelError where a model (on any device) has a learned embedding for fewer positions than rows may have."""
+    vocabularies = {id(part) for part in (model.get_input_embeddings(), model.get_output_embeddings())}
+    most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    tables = [part.num_embeddings for part in model.modules() if isinstance(part, nn.Embedding)
+              and id(part) not in vocabularies]  # fmt: skip
+    # OPT's has two more rows than positions, for padding.
+    if most is not None and config.longest_sequence > most and any(most <= size <= most + 2 for size in tables):
+        raise ModelError(
+            f"{model.name_or_path}: it has learned {most} positions, and data.max_prompt_length + "
+            f"rollout.max_response_length (and second turns) come to {config.longest_sequence}: stay within {most}"
+        )
 
 
 def read_settings(config: ModelConfig) -> Any:

@@ -51,13 +51,17 @@ class PolicyModel(ABC):
         """Read the weights as float32; `data` says how pictures are read. Raises ModelError."""
 
     def frozen(self) -> Self:
-        """Turned into a reference: never trained, its parameters in the type it computes in.
+        """Turned into a reference: never trained, its matrices in the type it computes in.
 
-        Buffers stay as they are: rotary frequencies rounded to bfloat16 are off by a radian at position 1,000.
+        Vectors and embeddings stay float32, as the policy's do: else a policy that has not moved yet would be .02 nats
+        a token from its own reference. So do buffers: rotary frequencies rounded to bfloat16 are off by a radian at
+        position 1,000.
         """
         self.model.eval().requires_grad_(False)
+        kept = {id(part.weight) for part in self.model.modules() if isinstance(part, nn.Embedding)}
         for parameter in self.model.parameters():
-            parameter.data = parameter.data.to(self.compute_dtype)
+            if parameter.ndim > 1 and id(parameter) not in kept:
+                parameter.data = parameter.data.to(self.compute_dtype)
         return self
 
     @abstractmethod

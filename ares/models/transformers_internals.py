@@ -70,9 +70,9 @@ class GrowingLayer(DynamicLayer):
         self.keys, self.values = keys[:, :, :length], values[:, :, :length]
         return self.keys, self.values
 
-    def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep only these rows."""
-        super().batch_select_indices(indices)
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Keep these rows, in this order."""
+        super().reorder_cache(beam_idx)
         self._room = None
 
 

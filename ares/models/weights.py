@@ -25,8 +25,8 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from ares.config import ModelConfig
-from ares.models.architecture import ModelError, first_sentence, read_settings
+from ares.config import Config, ModelConfig
+from ares.models.architecture import ModelError, check_architecture, check_positions, first_sentence, read_settings
 from ares.models.transformers_internals import load_with_report
 
 PUBLISHED_AS: dict[str, Any] = {
@@ -41,6 +41,14 @@ UNREADABLE_HEADER = (*UNREADABLE, TypeError, AttributeError, RuntimeError)
 """What reading their headers raises: where memory is taken, a RuntimeError may be about that."""
 SHOWN = 3
 """Tensors that an error names of each kind."""
+
+
+def checked_model(config: Config) -> Any:
+    """Check that ares can train and sample a run's model; returns it on the meta device. Raises ModelError."""
+    check_architecture(config)
+    model = check_weight_files(config.model)
+    check_positions(model, config)
+    return model
 
 
 def check_weight_files(config: ModelConfig, kind: Any = None) -> Any:

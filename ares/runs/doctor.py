@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from ares.config import Config, ConfigError
-from ares.models import ModelError, check_architecture, check_weight_files
+from ares.models import ModelError, checked_model
 from ares.store import runs_directory
 from ares.workers import check_engine, check_gpus, demand, uses_gpus
 
@@ -93,8 +93,7 @@ def _engine(config: Config) -> str:
 
 def _model(config: Config) -> str:
     """Whether ares can train the model."""
-    check_architecture(config)
-    model = check_weight_files(config.model)
+    model = checked_model(config)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return f"{type(model).__name__}, {parameters:,} parameters ({config.model.path})"
 

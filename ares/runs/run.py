@@ -37,7 +37,7 @@ from ares.data import (
 )
 from ares.engines import end_token_ids, padding_id
 from ares.grading import Grader, Teacher, load_grader, try_on
-from ares.models import adapted_layers, check_architecture, check_vocabulary, check_weight_files
+from ares.models import adapted_layers, check_vocabulary, checked_model
 from ares.runs.conductor import Conductor, Progress
 from ares.runs.description import check_unchanged, description_of, digests_of, drawn_identity, identity_of
 from ares.runs.doctor import with_this_machine
@@ -166,11 +166,10 @@ class Run:
         """
         store = run_store(name, runs)
         check_engine(config)
-        check_architecture(config)
+        model = checked_model(config)
         if not os.environ.get("RAY_ADDRESS"):  # a cluster is asked when actors start
             check_gpus(config, torch.cuda.device_count(), "this machine")
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
-        model = check_weight_files(config.model)
         vision = Vision.of(config, runs)
         environment = OpenEnvironment.of(config, tokenizer)
         files = first_files(store) if files is None else files
@@ -267,8 +266,8 @@ class Run:
         state.files = new
         state.cursor.grow(len(whole))
 
-    def next_prompts(self, state: RunState, count: int) -> list[str]:
-        """The next problems to draw, without skipped ones and other levels'; advances the state's cursor.
+    def next_prompts(self, state: RunState, count: int, step: int) -> list[str]:
+        """The next problems that a step draws, without skipped ones and other levels'; advances the state's cursor.
 
         A curriculum's level of which all are skipped is over.
         """
@@ -280,7 +279,7 @@ class Run:
 
         while curriculum is not None and not curriculum.is_last and all(map(is_skipped, range(len(names)))):
             curriculum.rise()
-        weights = self.config.data.weights_at(state.step + 1)
+        weights = self.config.data.weights_at(step)
         mixture = tuple(zip(self._sizes, weights, strict=True)) if weights else None
         rows = state.cursor.take(count, is_skipped, mixture)
         return names.iloc[rows].tolist()
@@ -298,14 +297,15 @@ class Run:
         """Problems of each of the train set's sources."""
         return list(map(len, self.train_set.parts(self.config.data.train_sets)))
 
-    def plan(self, state: RunState) -> None:
-        """Choose the prompts of the first draws up to the one from this step's policy, into the state after it.
+    def plan(self, state: RunState, step: int) -> None:
+        """Choose the prompts of the first draws up to the one from a step's policy, into the state after it.
 
         Without rollout.max_staleness there are none: each step chooses its prompts when it begins.
         """
         stale = self.config.rollout.max_staleness
         while stale and len(state.planned) <= stale:
-            state.planned.append(self.next_prompts(state, self.config.rollout.prompts))
+            draws = step + 1 + len(state.planned)
+            state.planned.append(self.next_prompts(state, self.config.rollout.prompts, draws))
 
     @property
     def about(self) -> dict[str, Any]:
@@ -375,8 +375,7 @@ def _check_reference(config: Config, tokenizer: PreTrainedTokenizerBase) -> None
     """Raise ConfigError where the reference policy has other tokens than the one that is trained, ModelError where its
     log-probs would be wrong or its weights cannot be read."""
     model = config.model
-    check_architecture(config.model_copy(update={"model": model.of_reference}))
-    check_weight_files(model.of_reference)
+    checked_model(config.model_copy(update={"model": model.of_reference}))
     theirs = load_tokenizer(str(model.reference), model.trust_remote_code)
     if theirs.get_vocab() != tokenizer.get_vocab():
         raise ConfigError(

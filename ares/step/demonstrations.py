@@ -153,7 +153,7 @@ def find_answers(
     """
     texts: list[tuple[str, Span]] = []
     for place_of, message in enumerate(messages):
-        if message["role"] != "assistant":
+        if message["role"] != "assistant" or place_of == 0:  # a greeting answers nothing
             continue
         before = write_chat(tokenizer, messages[:place_of], settings)
         text = write_chat(tokenizer, messages[: place_of + 1], settings, begins=False)
@@ -164,6 +164,8 @@ def find_answers(
                 f"says, {message['content']!r:.60}, or what comes before it: it cannot tell what is learnt"
             )
         texts.append((text, (len(before), len(text))))
+    if not texts:
+        raise DataError("the assistant answers nothing: a chat needs a message before an assistant's")
     whole = texts[-1][0]
     check_shown(tokenizer, messages, settings, whole, begins=False)
     if all(whole.startswith(text) for text, _ in texts):

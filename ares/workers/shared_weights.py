@@ -7,6 +7,7 @@ covered: versions that the learner has left behind and weights for other machine
 import mmap
 import os
 import uuid
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -40,6 +41,7 @@ class SharedWeights:
         opened = os.memfd_create(name)
         os.ftruncate(opened, size)
         shared = cls(f"/proc/{os.getpid()}/fd/{opened}", name, where)
+        weakref.finalize(shared, os.close, opened)  # a learner may end before its process
         for key, place in view_as_tensors(shared._arrays(mmap.mmap(opened, 0))).items():
             place.copy_(tensors[key].detach())
             tensors[key].data = place

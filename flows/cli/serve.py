@@ -50,7 +50,7 @@ async def _serve(
     from ares.data import load_tokenizer
     from ares.engines import Request, SamplingSettings, end_token_ids
     from ares.evaluation import EvaluationRequest, policy_of
-    from ares.models import check_architecture, check_vocabulary, check_weight_files
+    from ares.models import check_vocabulary, checked_model
     from ares.runs import read_config
     from ares.serving import policy_app
     from ares.workers import PlainWorkers, check_engine, check_weights
@@ -60,10 +60,9 @@ async def _serve(
     )
     is_run = store.exists()
     check_engine(config)
-    check_architecture(config)
     tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
     ends = end_token_ids(config.model.location, tokenizer)
-    model = check_weight_files(config.model)
+    model = checked_model(config)
     check_vocabulary(model, tokenizer, ends, [], config.model.path)
     if is_run:
         check_weights(store, version)

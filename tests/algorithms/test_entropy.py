@@ -116,7 +116,7 @@ def test_triggers_match_the_sampled_token():
     vocabulary = ["▁Wait", "Ġbut", "So", "x"]
     is_trigger = ent.trigger_vocabulary(vocabulary, ["wait", "But"])
     assert is_trigger.tolist() == [True, True, False, False]
-    responses = torch.tensor([[3, 0, 1, 2, 3, 3]])
+    responses = torch.tensor([[3, 0, 1, 2, 3, 4]])  # a model may have more tokens than its tokenizer names
     hwe = ent.hwe_mask(torch.ones(1, 6), torch.ones(1, 6), 0.5, 1, ent.trigger_mask(responses, is_trigger))
     assert hwe.tolist() == [[False, True, True, False, False, False]]
 

@@ -9,12 +9,13 @@ from algorithms.entropy_bonus import EntropyBonus, entropy_bonus_loss
 from algorithms.settings import EntropyBonusSettings
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.4])
-def test_its_gradient_is_on_average_that_of_the_entropy(spread: float) -> None:
+@pytest.mark.parametrize(("spread", "staleness"), [(0.0, 0.0), (0.4, 0.0), (0.4, 0.7)])
+def test_its_gradient_is_on_average_that_of_the_entropy(spread: float, staleness: float) -> None:
     """Every token of a vocabulary of six once, counted by its probability under the policy that sampled it."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(6, generator=generator, dtype=torch.float64, requires_grad=True)
     old = torch.log_softmax(logits.detach() + spread * torch.randn(6, generator=generator, dtype=torch.float64), -1)
+    sampled = torch.log_softmax(old + staleness * torch.randn(6, generator=generator, dtype=torch.float64), -1)
     log_probs = torch.log_softmax(logits, -1)
     entropy = -(log_probs.exp() * log_probs).sum()
     (exact,) = torch.autograd.grad(-0.3 * entropy, logits, retain_graph=True)
@@ -22,9 +23,10 @@ def test_its_gradient_is_on_average_that_of_the_entropy(spread: float) -> None:
     losses = []
     for token in range(6):
         tokens = log_probs[token].view(1, 1), old[token].view(1, 1), entropy.detach().view(1, 1)
-        losses.append(entropy_bonus_loss(*tokens, torch.full((1, 1), 0.3), torch.ones(1, 1)))
+        weight = (old - sampled).exp()[token].view(1, 1)
+        losses.append(entropy_bonus_loss(*tokens, torch.full((1, 1), 0.3), torch.ones(1, 1), weight))
         assert losses[-1].item() == pytest.approx(-0.3 * entropy.item())
-    (estimate,) = torch.autograd.grad((old.exp() * torch.stack(losses)).sum(), logits)
+    (estimate,) = torch.autograd.grad((sampled.exp() * torch.stack(losses)).sum(), logits)
     torch.testing.assert_close(estimate, exact)
 
 

@@ -130,6 +130,7 @@ def refusal(name: str, *overrides: str) -> str:
         ("algorithm.difficulty={alpha_min: 1, alpha_max: 0.5}", "algorithm.difficulty: alpha_min"),
         ("algorithm.kl.coef=-1", "algorithm.kl.coef"),
         ("algorithm.kl={kind: adaptive, target: 0}", "algorithm.kl: kind=adaptive"),
+        ("algorithm.kl={kind: adaptive, horizon: 10}", "algorithm.kl: kind=adaptive may change the coefficient by"),
         ("algorithm.overlong.soft_punish_cache=73", "algorithm.overlong.soft_punish_cache"),
         ("learner.betas=[0.9, 1.0]", "learner.betas"),
         ("rollout.top_p=0.9", "rollout.top_p=0.9: responses would be drawn from another distribution"),

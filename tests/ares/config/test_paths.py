@@ -7,7 +7,7 @@ import pytest
 from ares.config import ConfigError, fingerprint, load
 from ares.data import load_tokenizer
 from ares.errors import UserError
-from ares.models import check_architecture
+from ares.models.architecture import check_architecture
 from ares.runs import Run
 from ares.runs.description import model_digests
 

@@ -10,12 +10,21 @@ from transformers import AutoModelForCausalLM
 from ares.engines.engine import Request, SamplingSettings
 from ares.engines.transformers import TransformersEngine
 from ares.models.weights import stored_tensors
-from tests.ares.models.families import CAUSAL, VOCABULARY, build
+from tests.ares.models.families import CAUSAL, VOCABULARY, Family, build
+
+CARRYING = {
+    "LFM2": Family("lfm2", {"layer_types": ["conv", "full_attention"]}),
+    "Qwen3-Next": Family("qwen3_next", {
+        "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 64,
+        "layer_types": ["linear_attention", "full_attention"], "linear_num_value_heads": 4,
+        "linear_num_key_heads": 2, "linear_key_head_dim": 16, "linear_value_head_dim": 16}),
+}  # fmt: skip
+"""Families that carry a state along the sequence."""
 
 
-@pytest.mark.parametrize("family", ["Qwen2", "Llama", "Phi", "GLM-4-MoE", "Gemma 3", "Qwen2 with a window"])
+@pytest.mark.parametrize("family", [*CARRYING, "Qwen2", "Llama", "Phi", "GLM-4-MoE", "Gemma 3", "Qwen2 with a window"])
 def test_greedy_answers_are_those_of_transformers_generate(family: str, tmp_path: Path) -> None:
-    folder = str(build(CAUSAL[family], tmp_path))
+    folder = str(build((CAUSAL | CARRYING)[family], tmp_path))
     engine = TransformersEngine(folder, "float32", "cpu", {1}, 0)
     plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     weights = plain.state_dict()

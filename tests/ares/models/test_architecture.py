@@ -1,12 +1,14 @@
 """Windows, ropes and caps in a configuration are honoured, or refused by name before anything is sampled."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
 import ares.models.architecture as architecture
+from ares.models import checked_model
 from ares.models.architecture import ModelError, check_architecture
 from ares.models.causal import Critic, LanguageModel
 from ares.runs.run import Run
@@ -89,6 +91,20 @@ def test_a_rope_that_depends_on_the_longest_row_is_refused_beyond_its_window(
     with pytest.raises(ModelError, match="beyond 2048 tokens"):
         Run.check(beyond, "run", tmp_path)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("family", "settings"), [
+    ("gpt2", {"n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 4}),
+    ("opt", {"max_position_embeddings": 64, "word_embed_proj_dim": 64, "ffn_dim": 128}),
+])  # fmt: skip
+def test_more_tokens_than_there_are_learned_positions_are_refused(
+    family: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """They ended the bootstrap, or a later step with a longer response, with an IndexError."""
+    model = f"model.path={build(Family(family, settings | {'max_position_embeddings': 64}), tmp_path)}"
+    checked_model(config(model, "data.max_prompt_length=32", "rollout.max_response_length=32"))
+    with pytest.raises(ModelError, match=r"learned 64 positions, and .* come to 65: stay within 64"):
+        checked_model(config(model, "data.max_prompt_length=32", "rollout.max_response_length=33"))
 
 
 def test_a_router_that_draws_at_random_is_refused_before_anything_is_sampled(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 
 from ares.config.strict import ConfigError
 from ares.data import load_tokenizer
-from ares.models import ModelError, check_architecture
+from ares.models.architecture import ModelError, check_architecture
 from ares.runs.export import import_gguf
 from tests.ares.builders import config
 

@@ -46,7 +46,7 @@ def test_a_file_that_comes_in_a_step_is_in_its_commit_and_all_that_follows_sees_
 ) -> None:
     run = opened(folder)
     state = run.state
-    assert len(run.next_prompts(state, 2)) == 2
+    assert len(run.next_prompts(state, 2, 1)) == 2
     add(folder / "second.jsonl", 1)
     assert set(names(opened(folder))) == {"first.jsonl"}  # killed before the first commit
     commit(run)
@@ -54,14 +54,14 @@ def test_a_file_that_comes_in_a_step_is_in_its_commit_and_all_that_follows_sees_
     assert run.state.cursor.size == 10
     held = json.loads((folder.parent / "grows" / "bootstrap" / "COMMIT.json").read_text())["state"]
     assert {name: noted["rows"] for name, noted in held["files"].items()} == {"second.jsonl": 5}
-    expected = run.next_prompts(run.restored(run.state.state_dict()), 10)
+    expected = run.next_prompts(run.restored(run.state.state_dict()), 10, 1)
     assert {name.partition("/")[0] for name in expected} == {"first.jsonl", "second.jsonl"}
     fork("grows", 0, None, ["train.steps=9"], "forked", folder.parent)
     for name in ("grows", "forked"):
         again = opened(folder) if name == "grows" else Run.open(run.config.model_copy(), "grows", folder.parent)
         again.restore()
         assert names(again) == ["first.jsonl", "second.jsonl"]
-        assert again.next_prompts(again.state, 10) == expected
+        assert again.next_prompts(again.state, 10, 1) == expected
     assert names(open_past("grows", folder.parent)) == ["first.jsonl", "second.jsonl"]
     assert list(all_files(RunStore(folder.parent / "grows")) or ()) == ["first.jsonl", "second.jsonl"]
 

@@ -1,5 +1,6 @@
 """Opening a run: a check starts nothing; what opening one starts and ends."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -116,24 +117,43 @@ def test_an_opened_run_and_an_evaluation_have_one_sandbox_until_they_are_closed(
 
 def test_a_plan_is_made_by_the_state_that_later_steps_sample_with_and_changes_nothing_else(tmp_path: Path) -> None:
     fresh, _ = Run.check(builders.config(), "fresh", tmp_path)
-    fresh.plan(fresh.state)
+    fresh.plan(fresh.state, 0)
     assert fresh.state.planned == []
     run, _ = Run.check(builders.config("rollout.max_staleness=2"), "stale", tmp_path)
     before = run.state.state_dict()
-    asked = run.next_prompts(run.restored(before), 6)
-    run.plan(run.state)
+    asked = run.next_prompts(run.restored(before), 6, 1)
+    run.plan(run.state, 0)
     planned = run.state.state_dict()
     assert planned["planned"] == [asked[:2], asked[2:4], asked[4:]]
     assert planned["cursor"] == {"epoch": 0, "position": 6}
     assert {name: planned[name] for name in before if name != "cursor"} == {
         name: value for name, value in before.items() if name != "cursor"
     }
-    run.plan(run.state)
+    run.plan(run.state, 0)
     assert run.state.state_dict() == planned
     run.state.planned.pop(0)
-    following = run.next_prompts(run.restored(run.state.state_dict()), 2)
-    run.plan(run.state)
+    following = run.next_prompts(run.restored(run.state.state_dict()), 2, 4)
+    run.plan(run.state, 1)
     assert run.state.planned == [asked[2:4], asked[4:], following]
+
+
+@pytest.mark.parametrize("staleness", [0, 2])
+def test_weights_of_sets_are_those_of_the_step_that_takes_the_draw(staleness: int, tmp_path: Path) -> None:
+    both = json.dumps({"a": f"{builders.MODEL}/train.jsonl", "b": f"{builders.MODEL}/train.jsonl"})
+    weights = json.dumps({"a": {"1": 1, "2": 0}, "b": {"1": 0, "2": 1}})
+    sets = [
+        f"data.train={both}",
+        f"data.weights={weights}",
+        "data.validation=null",
+        f"rollout.max_staleness={staleness}",
+    ]
+    run, _ = Run.check(builders.config(*sets), "weighed", tmp_path)
+    drawn = []
+    for step in (1, 2, 3):
+        run.plan(run.state, step - 1)
+        ids = run.state.planned.pop(0) if run.state.planned else run.next_prompts(run.state, 2, step)
+        drawn.append({name.partition("/")[0] for name in ids})
+    assert drawn == [{"a"}, {"b"}, {"b"}]
 
 
 @pytest.fixture
@@ -150,7 +170,7 @@ def test_a_curriculum_draws_from_one_level_and_from_the_next_one_once_it_is_mast
     tmp_path: Path, levels: list[str]
 ) -> None:
     run, _ = Run.check(builders.config(*levels), "levels", tmp_path)
-    drawn = run.next_prompts(run.state, 7)
+    drawn = run.next_prompts(run.state, 7, 1)
     assert {name.partition("/")[0] for name in drawn} == {"0"}
     one_right_in_two = {"id": drawn[:4] * 2, "slot": [0, 1, 2, 3] * 2, "sample": [0] * 4 + [1] * 4,
                         "accuracy": [1.0] * 4 + [0.0] * 4}  # fmt: skip
@@ -158,19 +178,18 @@ def test_a_curriculum_draws_from_one_level_and_from_the_next_one_once_it_is_mast
     run.state.absorb_sampled(rows, trained_slots=[0])
     assert run.state.metrics()["curriculum/level"] == 1.0
     again = run.restored(run.state.state_dict())
-    assert {name.partition("/")[0] for name in run.next_prompts(again, 7)} == {"1"}
+    assert {name.partition("/")[0] for name in run.next_prompts(again, 7, 1)} == {"1"}
 
 
 def test_a_mixture_is_drawn_from_by_its_weights_and_each_source_has_metrics(tmp_path: Path, levels: list[str]) -> None:
     easy, hard = (tmp_path / f"{name}.jsonl" for name in ("easy", "hard"))
     sources = [f"data.train={{easy: {easy}, hard: {hard}}}", "data.weights={easy: 1, hard: 4}"]
     run, _ = Run.check(builders.config(*sources), "mixed", tmp_path)
-    drawn = run.next_prompts(run.state, 50)
+    drawn = run.next_prompts(run.state, 50, 1)
     assert pd.Series(drawn).str.partition("/")[0].value_counts().to_dict() == {"hard": 40, "easy": 10}
     run.config = builders.config(*sources, "data.weights={hard: 1, easy: {0: 0, 2: 2}}")
-    assert {name.partition("/")[0] for name in run.next_prompts(run.state, 4)} == {"hard"}  # of step 0
-    run.state.step = 0
-    assert [name.partition("/")[0] for name in run.next_prompts(run.state, 4)].count("easy") == 2  # of step 1
+    assert {name.partition("/")[0] for name in run.next_prompts(run.state, 4, 0)} == {"hard"}
+    assert [name.partition("/")[0] for name in run.next_prompts(run.state, 4, 1)].count("easy") == 2
     for most, of_each in ((4, 2), (2, 1)):
         run.config = builders.config(*sources, f"bootstrap.max_prompts={most}")
         assert [name.partition("/")[0] for name in run.bootstrap_prompts()] == ["easy"] * of_each + ["hard"] * of_each
@@ -217,14 +236,14 @@ def test_a_level_of_which_every_problem_is_skipped_is_over(tmp_path: Path, level
     run, _ = Run.check(builders.config(*levels), "levels", tmp_path)
     names = run.train_set.frame["id"]
     for name in names[names.str.startswith("0/")]:
-        assert run.next_prompts(run.state, 1)[0].startswith("0/")
+        assert run.next_prompts(run.state, 1, 1)[0].startswith("0/")
         run.state.difficulty.skip(name)
-    assert set(run.next_prompts(run.state, 5)) == set(names[5:])
+    assert set(run.next_prompts(run.state, 5, 1)) == set(names[5:])
     assert run.restored(run.state.state_dict()).metrics()["curriculum/level"] == 1.0
     for name in names[5:]:
         run.state.difficulty.skip(name)
     with pytest.raises(DataError, match="nothing is left to train on"):
-        run.next_prompts(run.state, 1)
+        run.next_prompts(run.state, 1, 1)
 
 
 @pytest.mark.parametrize("held_out", [4, 5])

@@ -100,9 +100,18 @@ def test_longer_chats_are_left_out(tmp_path: Path) -> None:
         load(tmp_path, "chatml", rows, short - 1)
 
 
+def test_an_answer_to_nothing_is_read_and_not_learnt(tmp_path: Path) -> None:
+    greeting = {"role": "assistant", "content": "Hello!"}
+    (text,) = load(tmp_path, "chatml", [{"prompt": [greeting, *CHAT]}]).itertuples()
+    (plain,) = load(tmp_path, "chatml", [{"prompt": CHAT}]).itertuples()
+    assert [list(ids) for ids in text.token_ids] == [list(ids) for ids in plain.token_ids]
+    assert len(text.prompt_token_ids) > len(plain.prompt_token_ids)
+
+
 @pytest.mark.parametrize(
     ("row", "told"),
     [
+        ({"prompt": CHAT[1:2]}, r"chats.jsonl:2: the assistant answers nothing: a chat needs a message before"),
         ({"prompt": CHAT[:1]}, r"chats.jsonl:2: column 'prompt' has no message of an assistant, .*column 'answer'"),
         ({"prompt": None}, r"chats.jsonl:2: column 'prompt' is missing or null"),
         ({"prompt": [*CHAT[:1], {"role": "assistant", "content": " "}]}, r"chats.jsonl:2: message 2: .* says nothing"),

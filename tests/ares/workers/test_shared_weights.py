@@ -1,5 +1,6 @@
 """Weights that engines read where the learner has them."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -33,6 +34,14 @@ def test_those_of_a_learner_that_died_are_not_there_even_if_another_process_has_
         replace(shared, name="ares-weights-another").arrays()
     with pytest.raises(FileNotFoundError):
         replace(shared, file="/proc/self/fd/999").arrays()
+
+
+def test_those_of_a_learner_that_has_ended_are_freed_though_its_process_goes_on() -> None:
+    weight = torch.ones(2)
+    shared = SharedWeights.move({"weight": weight})
+    files = len(os.listdir("/proc/self/fd"))
+    del shared, weight
+    assert len(os.listdir("/proc/self/fd")) == files - 2  # its own and that of the mapping
 
 
 def at_odd_address(array: np.ndarray) -> np.ndarray:
