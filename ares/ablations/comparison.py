@@ -1,4 +1,4 @@
-"""Choose the numbers that are compared: finished children, their values by measure, differences from a baseline.
+"""Compare variants with a baseline: the differences of their numbers, paired by seed.
 
 Covered: also values by held-out problem where these are known. Not covered: the statistics
 (ares/ablations/statistics.py), which rows become which number (ares/ablations/measures.py), what is said of them
@@ -8,25 +8,9 @@ Covered: also values by held-out problem where these are known. Not covered: the
 import numpy as np
 import pandas as pd
 
-from ares.ablations.measures import Measure, find_compared_tokens, find_finished, find_primary, weigh
-from ares.ablations.rows import AblationRows, ChildRows
+from ares.ablations.measures import Measure, find_numbers, find_primary, weigh
+from ares.ablations.rows import CHILD, AblationRows
 from ares.ablations.statistics import Differences, add_problems_test, add_skew_test, pair
-
-
-def find_weights(ablation: AblationRows, measure: Measure) -> list[tuple[ChildRows, pd.Series]]:
-    """Each finished child with the weights of its rows in its number (ares/ablations/measures.py)."""
-    tokens = find_compared_tokens(ablation)
-    return [(child, weigh(measure, child, end, tokens)) for child, end in find_finished(ablation)]
-
-
-def find_values(ablation: AblationRows, measure: Measure) -> pd.DataFrame:
-    """The numbers of the finished children, a row a seed and a column a variant that has any; NaN: there is none."""
-    values: dict[str, dict[int, float]] = {}
-    for child, weights in find_weights(ablation, measure):
-        if len(weights):
-            rows = child.rows[measure.metric][weights.index]
-            values.setdefault(child.variant, {})[child.seed] = float((rows * weights).sum())
-    return pd.DataFrame(values)
 
 
 def compare(ablation: AblationRows, measure: Measure) -> Differences:
@@ -35,15 +19,14 @@ def compare(ablation: AblationRows, measure: Measure) -> Differences:
     A metric that was named beforehand also gets the second test of ares/ablations/statistics.py.
     """
     against = ablation.definition.against
-    differences = _subtract_baseline(ablation, find_values(ablation, measure))
+    differences = _subtract_baseline(ablation, find_numbers(ablation, measure))
     found = {variant: pair(of.tolist()) for variant, of in differences.items()}
     if measure in (find_primary(ablation), *list_margin_measures(ablation)):
-        split = {child.key: split_by_problem(measure, child, weights)
-                 for child, weights in find_weights(ablation, measure)}  # fmt: skip
+        by_problem = split_by_problem(ablation, measure)
         for variant, of in differences.items():
-            pairs = {seed: split[variant, seed] - split[against, seed] for seed in of.index}
-            table = pd.DataFrame(pairs).dropna().sort_index().T.to_numpy()
-            if table.shape[1] > 1 and found[variant].p_seeds is not None:
+            one, other = (by_problem.reindex([(name, seed) for seed in of.index]) for name in (variant, against))
+            table = (one - other.to_numpy()).dropna(axis=1).sort_index(axis=1).to_numpy()
+            if table.shape[1] > 1 and found[variant].p is not None:
                 key = (ablation.definition.name, measure.metric, measure.how, variant)
                 found[variant] = add_problems_test(found[variant], table, key)
             else:
@@ -60,31 +43,33 @@ def compare_changes(ablation: AblationRows, interaction: tuple[str, str]) -> Dif
     """Of every variant with both metrics: ln(variant / baseline) of the first one, less that of the second."""
     changes = []
     for metric in interaction:
-        values = find_values(ablation, Measure(metric, metric, "last"))
-        changes.append(_subtract_baseline(ablation, values.where(values > 0).apply(np.log)))
+        numbers = find_numbers(ablation, Measure(metric, metric, "last"))
+        changes.append(_subtract_baseline(ablation, np.log(numbers[numbers > 0])))
     first, second = changes
     differences = {variant: (first[variant] - second[variant]).dropna() for variant in first if variant in second}
     found = {variant: add_skew_test(pair(of.tolist())) for variant, of in differences.items() if len(of)}
     return Differences(ablation.definition.against, found)
 
 
-def _subtract_baseline(ablation: AblationRows, values: pd.DataFrame) -> dict[str, pd.Series]:
+def _subtract_baseline(ablation: AblationRows, numbers: pd.Series) -> dict[str, pd.Series]:
     """Each variant's differences by seed, for the seeds that it and the baseline have, if there are any."""
     against = ablation.definition.against
-    if against not in values:
+    of_each = {str(variant): of.droplevel("variant") for variant, of in numbers.groupby("variant", sort=False)}
+    if against not in of_each:
         return {}
-    differences = values.drop(columns=against).sub(values[against], axis="index")
-    return {str(variant): known for variant, of in differences.items() if len(known := of.dropna())}
+    baseline = of_each.pop(against)
+    return {variant: known for variant, of in of_each.items() if len(known := of.sub(baseline).dropna())}
 
 
-def split_by_problem(measure: Measure, child: ChildRows, weights: pd.Series) -> pd.Series:
-    """A child's number for each held-out problem; empty if some of its rows are not known by problem.
+def split_by_problem(ablation: AblationRows, measure: Measure) -> pd.DataFrame:
+    """The number of each child for each held-out problem, by variant and seed; NaN where some of its rows are not known
+    by problem.
 
     Behind `val/accuracy` are all problems, behind `val/SET/accuracy` those called `SET/…`.
     """
     of_set = measure.metric.removeprefix("val/").removesuffix("accuracy")
+    weights = weigh(ablation, measure)
     is_accuracy = measure.metric == f"val/{of_set}accuracy"
-    if not is_accuracy or weights.empty or not weights.index.isin(child.problems.index).all():
-        return pd.Series(dtype=float)
-    problems = child.problems.loc[weights.index, child.problems.columns.str.startswith(of_set)]
-    return (problems.T @ weights).dropna()
+    behind = [name for name in ablation.problems if is_accuracy and str(name).startswith(of_set)]
+    problems = ablation.problems[behind].reindex(weights.index)
+    return problems.mul(weights, axis=0).groupby(CHILD).sum(skipna=False)

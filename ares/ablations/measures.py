@@ -4,16 +4,17 @@ A metric that no child has logged (those of code rewards in an ablation on arith
 the metrics themselves mean: docs/metrics.md.
 """
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from ares.ablations.definition import AREA
-from ares.ablations.rows import TOKENS, AblationRows, ChildRows
+from ares.ablations.rows import CHILD, AblationRows
 
 TAIL = 0.25
 """Share of the steps, the last ones, over which noisy metrics are averaged."""
@@ -81,18 +82,26 @@ def find_primary(ablation: AblationRows) -> Measure:
     return list_measures(ablation.definition.primary, [])[0]
 
 
-def weigh(measure: Measure, child: ChildRows, last: int, tokens: float | None = None) -> pd.Series:
-    """The weight of each of a child's rows in its number at step `last`, by step; empty if there are none.
+def find_numbers(ablation: AblationRows, measure: Measure) -> pd.Series:
+    """The number of each finished child that has one, by variant and seed."""
+    weights = weigh(ablation, measure)
+    values = ablation.rows.reindex(columns=[measure.metric])[measure.metric]
+    return (values.loc[weights.index] * weights).groupby(CHILD, sort=False).sum()
 
-    tokens: up to which an area reaches.
-    """
-    first = {"last": last, "mean": 1, "tail": last - max(1, round(last * TAIL)) + 1}
-    rows = child.rows.get(measure.metric, pd.Series(dtype=float)).loc[first.get(measure.how, 0) : last].dropna()
-    if rows.empty:
-        return rows
-    if measure.how == "area":
-        return weigh_area(pd.Series({step: child.tokens_at(step) for step in rows.index}), tokens or 0.0)
-    return pd.Series(1.0 if measure.how == "sum" else 1 / len(rows), rows.index)
+
+def weigh(ablation: AblationRows, measure: Measure) -> pd.Series:
+    """The weight of each row in the number of its child, by variant, seed and step; of finished children alone."""
+    rows = cut_rows(ablation)
+    steps = rows.index.get_level_values("step").to_series(rows.index)
+    last = steps.groupby(CHILD).transform("max")
+    tail = last - (last * TAIL).round().clip(lower=1) + 1
+    first: Any = {"last": last, "mean": 1, "tail": tail}.get(measure.how, 0)
+    values = rows.reindex(columns=[measure.metric])[measure.metric][steps >= first].dropna()
+    if measure.how != "area":
+        counts = values.groupby(CHILD).transform("size")
+        return pd.Series(1.0, values.index) if measure.how == "sum" else 1 / counts
+    tokens, limit = ablation.tokens.loc[values.index], find_compared_tokens(ablation) or 0.0
+    return pd.concat([values[:0], *(weigh_area(of, limit) for _, of in tokens.groupby(CHILD, sort=False))])
 
 
 def weigh_area(tokens: pd.Series, limit: float) -> pd.Series:
@@ -101,7 +110,7 @@ def weigh_area(tokens: pd.Series, limit: float) -> pd.Series:
     Empty if `limit` is not beyond the first value.
     """
     if not limit > tokens.iloc[0]:
-        return pd.Series(dtype=float)
+        return tokens[:0]
     within = tokens.clip(upper=limit)
     areas = [np.trapezoid(np.interp(within, tokens, unit), within) for unit in np.eye(len(tokens))]
     return pd.Series(areas, tokens.index) / (within.iloc[-1] - within.iloc[0])
@@ -109,22 +118,22 @@ def weigh_area(tokens: pd.Series, limit: float) -> pd.Series:
 
 def find_last_step(ablation: AblationRows) -> int | None:
     """The step at which children are compared: the last at which any child has the compared metric."""
-    rows = [child.rows.get(ablation.definition.metric, pd.Series(dtype=float)) for child in ablation.children]
-    return max((int(step) for each in rows for step in each.dropna().index), default=None)
+    rows = ablation.rows.reindex(columns=[ablation.definition.metric]).dropna()
+    return max((int(step) for step in rows.index.get_level_values("step")), default=None)
 
 
-def find_finished(ablation: AblationRows) -> list[tuple[ChildRows, int]]:
-    """The children that can be compared, by variant and seed, with the step at which each is: `find_last_step`, or the
-    first step that reached the budget of tokens."""
-    budget, last = ablation.definition.equal_tokens, find_last_step(ablation)
-    if budget is None:
-        return [(child, last) for child in ablation.children if last is not None and child.rows.index.max() >= last]
-    tokens = [(child, child.rows[TOKENS].cumsum()) for child in ablation.children if TOKENS in child.rows]
-    return [(child, int(of.index[of >= budget][0])) for child, of in tokens if (of >= budget).any()]
+def cut_rows(ablation: AblationRows) -> pd.DataFrame:
+    """The rows of the children that can be compared, up to the step at which each is: `find_last_step`, or the first
+    step that reached the budget of tokens."""
+    rows, budget, last = ablation.rows, ablation.definition.equal_tokens, find_last_step(ablation)
+    steps = rows.index.get_level_values("step").to_series(rows.index)
+    is_over = steps >= (math.inf if last is None else last) if budget is None else ablation.tokens >= budget
+    return rows[steps <= steps.where(is_over).groupby(CHILD).transform("min")]
 
 
 def find_compared_tokens(ablation: AblationRows) -> float | None:
     """The number of sampled tokens at which areas end: the budget, else what every compared child has reached."""
     if ablation.definition.equal_tokens is not None:
         return float(ablation.definition.equal_tokens)
-    return min((child.tokens_at(end) for child, end in find_finished(ablation)), default=None)
+    reached = ablation.tokens.loc[cut_rows(ablation).index].groupby(CHILD).max()
+    return None if reached.empty else float(reached.min())

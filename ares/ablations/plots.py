@@ -60,8 +60,8 @@ def draw_differences(baseline: str, order: list[str], panels: list[tuple[str, di
     return _draw_panels(panels, draw, 2, 0.7 + 0.26 * len(shown))
 
 
-def draw_curves(variants: dict[str, list[pd.DataFrame]], panels: list[tuple[str, str, int]], columns: int,
-                height: float, legend: bool) -> str:  # fmt: skip
+def draw_curves(variants: dict[str, pd.DataFrame], panels: list[tuple[str, str, int]], columns: int, height: float,
+                legend: bool) -> str:  # fmt: skip
     """One panel a metric, given as (metric, title, steps of the running mean); returns SVG, "" without any.
 
     variants: for each, the rows of its children (ares/ablations/rows.py).
@@ -71,8 +71,8 @@ def draw_curves(variants: dict[str, list[pd.DataFrame]], panels: list[tuple[str,
 
     def draw(axis: Axes, panel: tuple[str, str, int]) -> None:
         metric, title, window = panel
-        for place, (variant, children) in enumerate(variants.items()):
-            seeds = smooth([rows[metric] for rows in children if metric in rows], window)
+        for place, (variant, rows) in enumerate(variants.items()):
+            seeds = smooth(rows[metric].droplevel("variant").unstack("seed"), window)
             if seeds.empty:
                 continue
             color, style = PALETTE[place % len(PALETTE)], "-" if place < len(PALETTE) else "--"
@@ -87,10 +87,10 @@ def draw_curves(variants: dict[str, list[pd.DataFrame]], panels: list[tuple[str,
     return _draw_panels(panels, draw, columns, height, legend)
 
 
-def smooth(seeds: list[pd.Series], window: int) -> pd.DataFrame:
-    """The values of each seed, a column each, as running means; a step that not all have is left out."""
-    means = [values.dropna().rolling(window, min_periods=1).mean() for values in seeds]
-    return pd.concat(means, axis=1, join="inner").sort_index() if means else pd.DataFrame()
+def smooth(seeds: pd.DataFrame, window: int) -> pd.DataFrame:
+    """Values by step and seed as running means of those that a seed has; a step that not all have is left out."""
+    known = seeds.dropna(axis=1, how="all")
+    return known.apply(lambda values: values.dropna().rolling(window, min_periods=1).mean()).dropna()
 
 
 def _draw_panels(panels: list[T], draw: Callable[[Axes, T], None], columns: int, height: float,

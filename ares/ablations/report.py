@@ -3,20 +3,29 @@
 Covered: what was compared, what is claimed, differences from the baseline, curves, the table of measures with 95 %
 intervals over seeds, and for every number the rows it came from. Not covered: what is compared
 (ares/ablations/comparison.py) and claimed (ares/ablations/wording.py), which rows become which number
-(ares/ablations/measures.py), the pictures (ares/ablations/plots.py), the rows as CSV (ares/ablations/tables.py).
+(ares/ablations/measures.py), the pictures (ares/ablations/plots.py), the rows as CSV (ares/ablations/rows.py).
 """
 
 import base64
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ares.ablations.comparison import compare, find_values, find_weights, list_margin_measures
-from ares.ablations.measures import RULES, Measure, find_finished, find_last_step, find_primary, list_measures
+from ares.ablations.comparison import compare, list_margin_measures
+from ares.ablations.measures import (
+    RULES,
+    Measure,
+    cut_rows,
+    find_last_step,
+    find_numbers,
+    find_primary,
+    list_measures,
+    weigh,
+)
 from ares.ablations.plots import PALETTE, draw_curves, draw_differences
-from ares.ablations.rows import AblationRows
-from ares.ablations.tables import problems_path, write_problems, write_rows
+from ares.ablations.rows import CHILD, TOKENS, AblationRows, problems_path, write_rows
 from ares.ablations.wording import conclude
 from ares.evaluation import estimate
 from ares.reports import mlflow_page
@@ -40,8 +49,8 @@ def write_report(ablation: AblationRows, target: Path) -> list[Path]:
     (.csv) and, where there are any, the held-out problems of the primary metric (-problems.csv). Returns the files.
     """
     csv, picture = target.with_suffix(".csv"), draw_named_differences(ablation)
-    texts = {target: render(ablation, csv.name, picture), csv: write_rows(ablation)}
-    texts |= {problems_path(csv): write_problems(ablation), target.with_suffix(".svg"): picture}
+    texts = {target: render(ablation, csv.name, picture), **write_tables(ablation, csv)}
+    texts[target.with_suffix(".svg")] = picture
     written = [file for file, text in texts.items() if text]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -50,6 +59,18 @@ def write_report(ablation: AblationRows, target: Path) -> list[Path]:
     except OSError as error:
         raise StoreError(f"{target}: the report cannot be written: {error.strerror}") from error
     return written
+
+
+def write_tables(ablation: AblationRows, csv: Path) -> dict[Path, str]:
+    """The rows of the metrics that a report uses; and the accuracy on each held-out problem at the evaluations that the
+    primary metric is made of, "" without any."""
+    definition, problems = ablation.definition, ablation.problems
+    measured = {measure.metric for measure in list_measures(definition.primary, ablation.logged)}
+    metrics = sorted((measured | {TOKENS} | definition.judged) & ablation.logged)
+    used = problems[problems.index.isin(weigh(ablation, find_primary(ablation)).index)]
+    known = used.dropna(axis=1, how="all").sort_index(axis=1)
+    by_problem = "" if known.empty else known.to_csv(lineterminator="\n")
+    return {csv: write_rows(ablation, metrics), problems_path(csv): by_problem}
 
 
 def draw_named_differences(ablation: AblationRows) -> str:
@@ -65,15 +86,14 @@ def draw_named_differences(ablation: AblationRows) -> str:
 
 def render(ablation: AblationRows, rows_name: str, picture: str = "") -> str:
     """The report as HTML text; `picture`: the differences as SVG, or ""."""
-    definition, finished = ablation.definition, [child for child, _ in find_finished(ablation)]
+    definition, children, rows = ablation.definition, ablation.children, ablation.rows
     last, measures = find_last_step(ablation), list_measures(definition.primary, ablation.logged)
-    wanted = [(variant, seed) for variant in definition.variants for seed in definition.seeds]
-    here = {child.key for child in ablation.children}
-    unfinished = [child for child in ablation.children if child not in finished]
-    drawn = {}
-    for variant in definition.variants:  # unfinished children would cut the curves' means short
-        complete, others = ([each.rows for each in some if each.variant == variant] for some in (finished, unfinished))
-        drawn[variant] = complete or others
+    finished = cut_rows(ablation).index.droplevel("step").unique()
+    newest = rows.index.to_frame()["step"].groupby(CHILD).max()
+    complete = rows[rows.index.droplevel("step").isin(finished)]  # others would cut the curves' means short
+    drawn = dict.fromkeys(definition.variants, rows[:0])
+    for some in (rows, complete):
+        drawn |= {str(variant): of for variant, of in some.groupby("variant")}
     window = max(1, (last or 0) // 20)
     panels = [(measure.metric, measure.title, window) for measure in measures[2:]
               if measure.how in ("tail", "mean") and measure.metric != definition.metric]  # fmt: skip
@@ -88,13 +108,13 @@ def render(ablation: AblationRows, rows_name: str, picture: str = "") -> str:
         last=last,
         conclusion=conclude(ablation),
         colors={variant: PALETTE[place % len(PALETTE)] for place, variant in enumerate(definition.variants)},
-        settings=ablation.find_differing_settings().fillna("–"),
-        unfinished=unfinished,
-        missing=[f"{variant}, seed {seed}" for variant, seed in wanted if (variant, seed) not in here],
-        versions=sorted({child.code_version for child in ablation.children}),
+        settings=ablation.settings.fillna("–"),
+        unfinished=[(name, newest.get(child)) for child, name in children["name"].items() if child not in finished],
+        missing=[f"{variant}, seed {seed}" for variant in definition.variants for seed in definition.seeds
+                 if (variant, seed) not in children.index],
+        versions=sorted(set(children["code_version"])),
         at_the_end=tabulate_measures(ablation, measures),
-        sources=[(measure, child, child.rows[measure.metric][weights.index], weights) for measure in measures
-                 for child, weights in find_weights(ablation, measure) if len(weights)],
+        sources=[source for measure in measures for source in list_sources(ablation, measure)],
         differences=_embed(picture),
         main_curve=_embed(draw_curves(drawn, main_panel, 1, 3.4, legend=True)),
         curves=_embed(draw_curves(drawn, panels, 3, 2.3, legend=False)),
@@ -104,6 +124,14 @@ def render(ablation: AblationRows, rows_name: str, picture: str = "") -> str:
     )  # fmt: skip
 
 
+def list_sources(ablation: AblationRows, measure: Measure) -> Iterator[tuple[Any, ...]]:
+    """Of each number of a measure: measure, variant, seed, MLflow run, the steps of its rows, value."""
+    numbers = find_numbers(ablation, measure)
+    for child, weights in weigh(ablation, measure).groupby(CHILD, sort=False):
+        steps = list(weights.index.get_level_values("step"))
+        yield measure, *child, ablation.children["run_id"][child], steps, numbers[child]
+
+
 def tabulate_measures(ablation: AblationRows, measures: list[Measure]) -> Table:
     """The mean and interval over seeds of each measure that a finished child has, and the difference from the baseline;
     ◆ where the primary one, which is the first, claims a difference."""
@@ -111,8 +139,8 @@ def tabulate_measures(ablation: AblationRows, measures: list[Measure]) -> Table:
     for measure in measures:
         against, is_primary = compare(ablation, measure), measure == measures[0]
         cells: dict[str, Cell] = {}
-        for name, values in find_values(ablation, measure).items():
-            variant, found = str(name), estimate(values.dropna().tolist())
+        for name, values in find_numbers(ablation, measure).groupby("variant", sort=False):
+            variant, found = str(name), estimate(values.tolist())
             below = [_show_ends((found.low, found.high), measure.digits, "")]
             if (difference := against.of.get(variant)) is not None:
                 ends = _show_ends(difference.interval, measure.digits)

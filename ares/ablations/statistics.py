@@ -27,7 +27,7 @@ import pandas as pd
 from scipy import stats
 
 from algorithms.keys import derive_seed
-from ares.evaluation import CHUNK, DRAWS, LEVEL, estimate, p_of_draws, p_of_t, spread_of
+from ares.evaluation import DRAWS, LEVEL, Estimate, estimate, p_of_draws
 
 MOST_SEEDS = 200
 """A difference that needs more seeds is called too small to look for."""
@@ -37,17 +37,10 @@ Judgement = Literal["no worse", "worse", "not shown"]
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A variant against the baseline: the mean over seeds of paired differences, with intervals and p."""
+class Difference(Estimate):
+    """A variant against the baseline: the mean over seeds of paired differences, with the t test and a second one."""
 
-    by_seed: tuple[float, ...]
-    mean: float
-    interval: tuple[float, float] | None
-    """The t interval of the mean; None for one seed."""
-    spread: float | None
-    """Standard deviation of the differences over seeds (n−1); None for one seed."""
-    p_seeds: float | None
-    """Of the t test; None where the spread is unknown."""
+    by_seed: tuple[float, ...] = ()
     second: tuple[float, float] | None = None
     """The interval of the second test, if there was one."""
     p_second: float | None = None
@@ -55,9 +48,14 @@ class Difference:
     """Whether the second test is the bootstrap over held-out problems."""
 
     @property
-    def p(self) -> float | None:
-        """The larger of the two; None where the spread over seeds is unknown."""
-        return None if self.p_seeds is None else max(self.p_seeds, self.p_second or 0.0)
+    def interval(self) -> tuple[float, float] | None:
+        """The t interval; None for one seed."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def larger_p(self) -> float | None:
+        """Of both tests; None where the spread over seeds is unknown."""
+        return None if self.p is None else max(self.p, self.p_second or 0.0)
 
     @property
     def widest(self) -> tuple[float, float] | None:
@@ -77,7 +75,7 @@ class Differences:
     @cached_property
     def adjusted(self) -> dict[str, float]:
         """Holm's p by variant; a variant whose p is unknown is missing."""
-        return adjust({name: p for name, difference in self.of.items() if (p := difference.p) is not None})
+        return adjust({name: p for name, difference in self.of.items() if (p := difference.larger_p) is not None})
 
     def claims(self, variant: str) -> bool:
         """Whether a difference is claimed."""
@@ -87,7 +85,7 @@ class Differences:
 def judge(difference: Difference, margin: float) -> Judgement:
     """No worse where all 95 % intervals lie above −margin, worse where they lie below it (one-sided tests at 2.5 %, not
     adjusted over the variants)."""
-    if difference.widest is None or difference.p_seeds is None:
+    if difference.widest is None or difference.p is None:
         return "not shown"
     low, high = difference.widest
     return "no worse" if low > -margin else "worse" if high < -margin else "not shown"
@@ -95,12 +93,7 @@ def judge(difference: Difference, margin: float) -> Judgement:
 
 def pair(differences: Sequence[float]) -> Difference:
     """The t interval and the t test of one difference a seed. Raises ValueError without values."""
-    found = estimate(differences)
-    if found.low is None or found.high is None:
-        return Difference(tuple(differences), found.mean, None, None, None)
-    spread = spread_of(differences)
-    p = p_of_t(found.mean, spread, len(differences))
-    return Difference(tuple(differences), found.mean, (found.low, found.high), spread, p)
+    return Difference(**vars(estimate(differences)), by_seed=tuple(differences))
 
 
 def add_problems_test(difference: Difference, table: np.ndarray, key: tuple[str | int, ...]) -> Difference:
@@ -123,8 +116,7 @@ def draw_shares(counts: tuple[int, int], key: tuple[str | int, ...], draws: int 
 
 def draw_means(table: np.ndarray, seeds: np.ndarray, problems: np.ndarray) -> np.ndarray:
     """The mean of each draw of a table [S, P]: Σ seeds[b, s] · table[s, p] · problems[b, p]."""
-    parts = [slice(start, start + CHUNK) for start in range(0, len(seeds), CHUNK)]
-    return np.concatenate([np.einsum("bp,bp->b", seeds[part] @ table, problems[part]) for part in parts])
+    return np.asarray(np.einsum("bp,bp->b", seeds @ table, problems))
 
 
 def add_skew_test(difference: Difference) -> Difference:
@@ -134,7 +126,7 @@ def add_skew_test(difference: Difference) -> Difference:
     distribution of t. (1 + g·S/3)³ = 1 + g·(Q − g/6n), so S and the interval follow from Q. Two seeds show no skew: the
     interval is infinite. A difference without spread is returned as it is.
     """
-    spread, count = difference.spread, len(difference.by_seed)
+    spread, count = difference.spread, difference.count
     if not spread:
         return difference
     if count < 3:

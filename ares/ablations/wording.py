@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from ares.ablations.comparison import compare, compare_changes, find_values, list_margin_measures
+from ares.ablations.comparison import compare, compare_changes, list_margin_measures
 from ares.ablations.definition import AREA
-from ares.ablations.measures import Measure, find_finished, find_primary
+from ares.ablations.measures import Measure, cut_rows, find_numbers, find_primary
 from ares.ablations.rows import AblationRows
 from ares.ablations.statistics import MOST_SEEDS, Difference, Differences, count_seeds_needed, judge
 
@@ -29,12 +29,12 @@ def conclude(ablation: AblationRows) -> str:
 def _tell_left_out(ablation: AblationRows, measure: Measure, above: float = -math.inf) -> str:
     """The finished children without a number above a bound. Without one that diverged, or whose metric fell to zero,
     its variant looks better, so the verdict must say so."""
-    values = find_values(ablation, measure)
-    if values.empty:
+    numbers = find_numbers(ablation, measure)
+    if numbers.empty:
         return ""
-    known = values[values > above].stack().dropna().index
-    left_out = [f"{child.variant} seed {child.seed}" for child, _ in find_finished(ablation)
-                if (child.seed, child.variant) not in known]  # fmt: skip
+    known = numbers[numbers > above].index
+    finished = cut_rows(ablation).index.droplevel("step").unique()
+    left_out = [f"{variant} seed {seed}" for variant, seed in finished.difference(known, sort=False)]
     name = f"{AREA}{measure.metric}" if measure.how == "area" else measure.metric
     why = "no number" if math.isinf(above) else f"not above {above:g}"
     return f"Left out, since {name} was {why}: {', '.join(left_out)}." if left_out else ""

@@ -14,16 +14,7 @@ if TYPE_CHECKING:
     from ares.evaluation.comparison import digest_problems
     from ares.evaluation.estimates import finish
     from ares.evaluation.evaluation import Evaluation, policy_of
-    from ares.evaluation.paired import (
-        CHUNK,
-        DRAWS,
-        LEVEL,
-        Estimate,
-        estimate,
-        p_of_draws,
-        p_of_t,
-        spread_of,
-    )
+    from ares.evaluation.paired import DRAWS, LEVEL, Estimate, estimate, p_of_draws
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from ares.config import Config, ConfigError, result_settings
 from ares.data import ASKED, Problems, digest_of
-from ares.evaluation.paired import estimate, p_of_t, spread_of
+from ares.evaluation.paired import estimate
 
 SAME = ("reward.", "rollout.max_response_length", "rollout.top_p", "data.system_prompt", "data.format_prompt")
 """Settings and prefixes of settings that must be equal in two evaluations."""
@@ -116,16 +116,15 @@ def _difference(mine: pd.Series, theirs: pd.Series) -> dict[str, Any]:
     one, two = (each[known].to_numpy(dtype=np.float64) for each in (mine, theirs))
     if len(one) < 2:
         return {"problems": len(one)}
-    differences = one - two
-    interval = estimate(differences)
+    found = estimate(one - two)
     return {
-        "problems": len(differences),
+        "problems": found.count,
         "this": float(one.mean()),
         "other": float(two.mean()),
-        "difference": interval.mean,
-        "low": interval.low,
-        "high": interval.high,
-        "p": p_of_t(interval.mean, spread_of(differences), len(differences)),
+        "difference": found.mean,
+        "low": found.low,
+        "high": found.high,
+        "p": found.p,
     }
 
 

@@ -15,20 +15,22 @@ CONFIDENCE = 0.95
 LEVEL = 1 - CONFIDENCE
 DRAWS = 10_000
 """Draws of a bootstrap."""
-CHUNK = 1000
-"""Draws that are held at once: [CHUNK, problems] numbers."""
 ROUNDING, RELATIVE = 1e-12, 1e-9
 """Numbers that differ by less, or by less as a share of the largest, differ by floating-point rounding alone."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Mean of some values, with the t interval of that mean; without an interval below two values."""
+    """Mean of some values, with its t interval and its t test against 0; of one value the mean alone."""
 
     mean: float
-    low: float | None
-    high: float | None
     count: int
+    low: float | None = None
+    high: float | None = None
+    spread: float | None = None
+    """Standard deviation of the values (n−1)."""
+    p: float | None = None
+    """Two-sided; 1 where all values are 0, None where they are all the same otherwise."""
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -40,9 +42,14 @@ def estimate(values: Sequence[float]) -> Estimate:
         raise ValueError("no value to take the mean of")
     mean = float(np.mean(values))
     if len(values) < 2:
-        return Estimate(mean, None, None, len(values))
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1)) * spread_of(values) / math.sqrt(len(values))
-    return Estimate(mean, mean - half, mean + half, len(values))
+        return Estimate(mean, len(values))
+    spread, freedom = spread_of(values), len(values) - 1
+    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * spread / math.sqrt(len(values))
+    if spread == 0:
+        p = 1.0 if abs(mean) <= ROUNDING else None
+    else:
+        p = float(2 * stats.t.sf(abs(mean) / spread * math.sqrt(len(values)), freedom))
+    return Estimate(mean, len(values), mean - half, mean + half, spread, p)
 
 
 def spread_of(values: Sequence[float]) -> float:
@@ -53,13 +60,6 @@ def spread_of(values: Sequence[float]) -> float:
     if np.ptp(values) <= max(ROUNDING, RELATIVE * float(np.max(np.abs(values)))):
         return 0.0
     return float(np.std(values, ddof=1))
-
-
-def p_of_t(mean: float, spread: float, count: int) -> float | None:
-    """Two-sided p of the t test; 1 where nothing differs, None where all values are the same and not 0."""
-    if spread == 0:
-        return 1.0 if abs(mean) <= ROUNDING else None
-    return float(2 * stats.t.sf(abs(mean) / spread * math.sqrt(count), count - 1))
 
 
 def p_of_draws(drawn: np.ndarray) -> float:

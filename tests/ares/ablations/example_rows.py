@@ -6,13 +6,13 @@ from html.parser import HTMLParser
 import pandas as pd
 
 from ares.ablations.definition import Ablation
-from ares.ablations.rows import AblationRows, ChildRows
+from ares.ablations.rows import CHILD, ROW, AblationRows, as_children, as_rows, find_differing
 
 ABLATION = Ablation(name="leash", profile="tiny-math", variants={"loose": [], "tight": []}, seeds=[0, 1, 2])
 FINAL = {"loose": [0.60, 0.62, 0.64], "tight": [0.80, 0.83, 0.81]}
 
 
-def child(variant: str, seed: int, final: float, steps: int = 8, code: bool = False) -> ChildRows:
+def child(variant: str, seed: int, final: float, steps: int = 8, code: bool = False) -> pd.DataFrame:
     """Evaluations at the start, half-way and at the end; a training metric at every step."""
     every = range(1, steps + 1)
     rows = {
@@ -26,15 +26,31 @@ def child(variant: str, seed: int, final: float, steps: int = 8, code: bool = Fa
         rows["code/error/accepted"] = {step: 0.05 * step for step in every}
         rows["code/error/wrong_answer"] = {step: 1 - 0.05 * step for step in every}
         rows["code/cost/tokens_per_solved"] = {step: 1000.0 / step for step in every}
-    settings = {"algorithm.kl.coef": "0.1" if variant == "tight" else "0.01", "rollout.n": "8", "train.seed": str(seed)}
-    return ChildRows(f"{variant}{seed}" * 4, f"leash-{variant}-seed{seed}", variant, seed, "abc", settings,
-                     pd.DataFrame({name: pd.Series(of) for name, of in rows.items()}))  # fmt: skip
+    table = pd.DataFrame(rows).sort_index()
+    return table.set_index(pd.MultiIndex.from_product([[variant], [seed], table.index], names=ROW))
 
 
-def ablation(code: bool = False, **changes: object) -> AblationRows:
-    children = [child(variant, seed, FINAL[variant][seed], code=code) for variant in FINAL for seed in (0, 1, 2)]
-    found = AblationRows("sqlite:///x", "7", "parent", ABLATION, "", children)
+def ablation(code: bool = False, children: dict[tuple[str, int], pd.DataFrame] | None = None,
+             **changes: object) -> AblationRows:  # fmt: skip
+    """children: the rows of each, those of FINAL if none are given; an empty table is a child without a row."""
+    if children is None:
+        children = {(variant, seed): child(variant, seed, FINAL[variant][seed], code=code)
+                    for variant in FINAL for seed in (0, 1, 2)}  # fmt: skip
+    about = {(variant, seed): {"run_id": f"{variant}{seed}" * 4, "name": f"leash-{variant}-seed{seed}",
+                               "code_version": "abc"} for variant, seed in children}  # fmt: skip
+    coefs = {"loose": "0.01", "tight": "0.1"}
+    settings = {variant: {"algorithm.kl.coef": coefs[variant], "rollout.n": "8", "train.seed": str(seed)}
+                for variant, seed in children}  # fmt: skip
+    begun = [each for each in children.values() if len(each)]
+    rows = pd.concat(begun) if begun else as_rows({})
+    found = AblationRows("sqlite:///x", "7", "parent", ABLATION, "", as_children(about), find_differing(settings),
+                         rows, as_rows({}))  # fmt: skip
     return replace(found, **changes)  # type: ignore[arg-type]
+
+
+def children_of(found: AblationRows) -> dict[tuple[str, int], pd.DataFrame]:
+    """The rows of each child, to make another ablation of."""
+    return {(str(variant), int(seed)): of for (variant, seed), of in found.rows.groupby(CHILD, sort=False)}
 
 
 class Page(HTMLParser):
@@ -69,8 +85,5 @@ class Page(HTMLParser):
 
 def paired_ablation() -> AblationRows:
     """With the held-out accuracies of ten problems, of which every seed solves the same share."""
-    found = ablation()
-    for of in found.children:
-        held_out = of.rows["val/accuracy"].dropna()
-        of.problems = pd.DataFrame({f"p{n}": held_out + 0.01 * (n % 2 - 0.5) for n in range(10)})
-    return found
+    held_out = ablation().rows["val/accuracy"].dropna()
+    return ablation(problems=pd.DataFrame({f"p{n}": held_out + 0.01 * (n % 2 - 0.5) for n in range(10)}))

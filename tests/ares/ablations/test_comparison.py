@@ -7,18 +7,18 @@ import pytest
 from matplotlib.figure import Figure
 
 from ares.ablations import plots
-from ares.ablations.comparison import find_values
 from ares.ablations.measures import (
     Measure,
+    cut_rows,
     find_compared_tokens,
-    find_finished,
+    find_numbers,
     list_measures,
     weigh_area,
 )
 from ares.ablations.report import draw_named_differences, render
-from ares.ablations.rows import AblationRows
+from ares.ablations.rows import CHILD, AblationRows
 from ares.ablations.wording import conclude
-from tests.ares.ablations.example_rows import ABLATION, Page, ablation, child, paired_ablation
+from tests.ares.ablations.example_rows import ABLATION, Page, ablation, child, children_of, paired_ablation
 
 
 @pytest.fixture(autouse=True)
@@ -42,10 +42,7 @@ def test_a_baseline_is_compared_with_seed_by_seed() -> None:
 
 def test_without_values_by_problem_the_seeds_speak_alone() -> None:
     """Both tests of them: with a degree of freedom less, and the skew of .20, .21, .17, p is .017 instead of .004."""
-    found = paired_ablation()
-    for of in found.children:
-        of.problems = pd.DataFrame()
-    told = conclude(found)
+    told = conclude(ablation())
     assert "over problems" not in told
     assert "tight is better: +0.193 [+0.142, +0.245], p 0.017." in told
 
@@ -54,7 +51,7 @@ def test_a_finished_child_without_a_number_is_named_in_the_verdict() -> None:
     """One that diverged silently went missing, and its variant looked better for it."""
     found = paired_ablation()
     assert "Left out" not in conclude(found)
-    found.children[-1].rows.loc[8, "val/accuracy"] = math.nan  # which is not logged
+    found.rows.loc[("tight", 2, 8), "val/accuracy"] = math.nan  # which is not logged
     assert conclude(found).endswith(" Left out, since val/accuracy was no number: tight seed 2.")
 
 
@@ -75,10 +72,9 @@ def test_a_child_that_a_margin_or_an_interaction_leaves_out_is_named_once(metric
     """An arm that collapsed to zero had no logarithm, and its seed was missing without a word."""
     found = besides_ablation([0.6, 0.61, 0.6], [0.8, 0.79, 0.81])
     found.definition = found.definition.model_copy(update={"no_worse": {"val/accuracy": 0.02, "val/pass_at_n": 0.02}})
-    for of in found.children:
-        of.rows["val/pass_at_n"] = of.rows["val/accuracy"]
+    found.rows["val/pass_at_n"] = found.rows["val/accuracy"]
     assert "Left out" not in conclude(found)
-    found.children[-1].rows.loc[8, metric] = value
+    found.rows.loc[("tight", 2, 8), metric] = value
     assert conclude(found).endswith(f" {said}")
     assert conclude(found).count("Left out") == 1
 
@@ -108,14 +104,17 @@ BESIDES = {
 }
 
 
+MEASURED = ["val/accuracy", "val/easy/response_length", "val/hard/response_length"]
+
+
 def besides_ablation(tight: list[float], easy: list[float]) -> AblationRows:
     """Accuracies of tight by seed, and its share of loose's tokens on the easy set; on the hard set all."""
     found = ablation(definition=ABLATION.model_copy(update=BESIDES))
-    for of in found.children:
-        share = easy[of.seed] if of.variant == "tight" else 1.0
-        of.rows.loc[8, "val/accuracy"] = tight[of.seed] if of.variant == "tight" else 0.6
-        of.rows["val/easy/response_length"] = pd.Series({8: (20.0 + of.seed) * share})
-        of.rows["val/hard/response_length"] = pd.Series({8: 50.0 + of.seed})
+    found.rows[MEASURED[1:]] = math.nan
+    for variant, seed in found.children.index:
+        share = easy[seed] if variant == "tight" else 1.0
+        values = [tight[seed] if variant == "tight" else 0.6, (20.0 + seed) * share, 50.0 + seed]
+        found.rows.loc[(variant, seed, 8), MEASURED] = values
     return found
 
 
@@ -127,9 +126,9 @@ def test_no_worse_is_said_where_the_intervals_lie_above_the_margin() -> None:
 
 def test_other_held_out_problems_count_against_no_worse() -> None:
     found = besides_ablation([0.60, 0.605, 0.595], [0.8, 0.8, 0.8])
-    for of in found.children:  # ten problems, of which the variant solves half more and half fewer
-        sign, last = 0.2 if of.variant == "tight" else 0.0, of.rows["val/accuracy"][8]
-        of.problems = pd.DataFrame({f"p{n}": {8: last + sign * (-1) ** n} for n in range(10)})
+    last = found.rows["val/accuracy"].dropna()
+    sign = 0.2 * (last.index.get_level_values("variant") == "tight")  # it solves half of the problems more, half fewer
+    found.problems = pd.DataFrame({f"p{n}": last + sign * (-1) ** n for n in range(10)})
     assert "val/accuracy, by at most 0.02 lower: tight not shown (+0.000 [-0.1" in conclude(found)
 
 
@@ -157,7 +156,9 @@ def test_the_picture_shows_every_seed_the_mean_its_interval_and_the_margin(monke
     draw_named_differences(over_tokens)
     margins = [[line.get_xdata()[0] for line in axis.get_lines()[4:]] for axis in drawn[1].axes]
     assert margins == [[], [-0.02]]  # a margin is of the last accuracy, not of the area
-    assert draw_named_differences(ablation(children=ablation().children[:3])) == ""  # the baseline's alone
+    assert (
+        draw_named_differences(ablation(children={("loose", 0): child("loose", 0, 0.6)})) == ""
+    )  # the baseline's alone
 
 
 def test_an_area_is_the_mean_height_over_tokens_as_far_as_all_have_come() -> None:
@@ -168,19 +169,20 @@ def test_an_area_is_the_mean_height_over_tokens_as_far_as_all_have_come() -> Non
     assert weigh_area(tokens[:1], 100).empty
     over = list_measures("area/val/accuracy", [])[0]
     assert (over.metric, over.how) == ("val/accuracy", "area")
-    longer = ablation()  # one that samples twice the tokens a step counts only as far as the others have come
-    longer.children[1].rows.loc[8, "val/accuracy"] = 0.6
-    assert find_values(longer, over)["loose"][1] == pytest.approx(0.5)
-    longer.children[0].rows["perf/total_num_tokens"] *= 2
-    assert find_compared_tokens(longer) == 900
+    found = ablation()
+    found.rows.loc[("loose", 1, 8), "val/accuracy"] = 0.6
+    assert find_numbers(found, over)["loose", 1] == pytest.approx(0.5)
+    children = children_of(found)  # one that samples twice the tokens a step counts only as far as the others have come
+    children["loose", 0]["perf/total_num_tokens"] *= 2
+    assert find_compared_tokens(ablation(children=children)) == 900
 
 
 def test_children_of_a_budget_are_compared_where_they_first_reach_it() -> None:
     """Also one that was trained further: it was compared at more tokens than the others."""
-    found = ablation(definition=ABLATION.model_copy(update={"equal_tokens": 800}))
-    found.children[0] = child("loose", 0, 0.6, steps=7)
-    found.children[1] = child("loose", 1, 0.6, steps=6)
-    assert [end for _, end in find_finished(found)] == [7, 7, 7, 7, 7]
+    shorter = {("loose", seed): child("loose", seed, 0.6, steps=7 - seed) for seed in (0, 1)}
+    budget = ABLATION.model_copy(update={"equal_tokens": 800})
+    found = ablation(children=children_of(ablation()) | shorter, definition=budget)
+    assert cut_rows(found).groupby(CHILD).size().tolist() == [8, 8, 8, 8, 8]  # steps 0 to 7
     assert find_compared_tokens(found) == 800
     assert "leash-loose-seed1 (last row at step 6" in render(found, "report.csv")
 
@@ -193,4 +195,4 @@ def test_rows_become_one_number(how: str, value: float) -> None:
     """kept_share is .51, .52 … .58 at steps 1 to 8; of the last quarter .57 and .58."""
     measure = Measure("filter/kept_share", "kept", how)  # type: ignore[arg-type]
     found = ablation()
-    assert find_values(found, measure)["loose"][0] == pytest.approx(value)
+    assert find_numbers(found, measure)["loose", 0] == pytest.approx(value)

@@ -1,25 +1,30 @@
 """The report agrees with the rows, and every number in it can be found among them."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from ares.ablations.comparison import find_values
 from ares.ablations.definition import read_ablation
-from ares.ablations.measures import RULES, list_measures
-from ares.ablations.report import format_number, render, write_report
-from ares.ablations.rows import read_rows
-from ares.ablations.tables import problems_path, read_csv, write_problems, write_rows
+from ares.ablations.measures import RULES, find_numbers, list_measures
+from ares.ablations.report import format_number, render, write_report, write_tables
+from ares.ablations.rows import problems_path, read_csv, read_rows
 from ares.ablations.tracking import ParentRun, check_fixed
 from ares.ablations.wording import conclude
 from ares.config import ConfigError, load
 from ares.evaluation import estimate
 from ares.store import Commit, RunStore
-from tests.ares.ablations.example_rows import ABLATION, FINAL, Page, ablation, child, paired_ablation
+from tests.ares.ablations.example_rows import (
+    ABLATION,
+    FINAL,
+    Page,
+    ablation,
+    child,
+    children_of,
+    paired_ablation,
+)
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
 
@@ -53,8 +58,7 @@ def test_links_lead_to_the_running_page_and_are_absent_without_one(monkeypatch: 
 )
 def test_held_out_sets_and_reward_functions_are_in_the_table(metric: str, title: str) -> None:
     found = ablation()
-    for of in found.children:
-        of.rows[metric] = pd.Series({8: 0.25})
+    found.rows.loc[found.rows.index.get_level_values("step") == 8, metric] = 0.25
     titles = [row[0] for row in Page(render(found, "rows.csv")).rows if len(row) == 3]
     assert titles.count(title) == 1
 
@@ -63,12 +67,12 @@ def test_every_number_in_the_table_comes_from_rows_in_the_csv(tmp_path: Path) ->
     found = ablation(code=True)
     html, rows, _ = write_report(found, tmp_path / "report.html")
     page, stored = Page(html.read_text()), read_csv(rows)
-    values = {measure: find_values(stored, measure) for measure in list_measures("val/accuracy", stored.logged)}
+    values = {measure: find_numbers(stored, measure) for measure in list_measures("val/accuracy", stored.logged)}
     by_title = {measure.title: measure for measure in values}
     traced = [row for row in page.rows if len(row) == 8 and row[3].startswith("experiments/7/runs/")]
     for title, variant, seed, link, metric, _, _, value in traced:
         assert (link.rpartition("/")[2], metric) == (f"{variant}{seed}" * 4, by_title[title].metric)
-        assert float(value) == pytest.approx(values[by_title[title]][variant][int(seed)])
+        assert float(value) == pytest.approx(values[by_title[title]][variant, int(seed)])
     assert {row[4] for row in traced} == found.logged
     shown = {row[0]: row[1:] for row in page.rows if len(row) == 3}
     for measure, of in values.items():
@@ -83,7 +87,7 @@ def test_every_number_in_the_table_comes_from_rows_in_the_csv(tmp_path: Path) ->
 def test_the_page_is_made_again_of_its_rows(tmp_path: Path) -> None:
     besides = {"no_worse": {"val/accuracy": 0.02}, "interaction": ("val/accuracy", "val/accuracy")}
     other = ablation(code=True, definition=ABLATION.model_copy(update=besides))
-    other.children[0].rows.loc[8, "val/accuracy"] = math.nan  # as of a child that diverged
+    other.rows.loc[("loose", 0, 8), "val/accuracy"] = math.nan  # as of a child that diverged
     for number, made in enumerate((paired_ablation(), other)):
         html, rows, *others = files = write_report(made, tmp_path / f"report{number}.html")
         problems = [f"report{number}-problems.csv"] if number == 0 else []
@@ -106,8 +110,8 @@ def test_recorded_studies_are_read_and_written_as_they_are(study: str, told: str
     """docs/results.md tells their verdicts."""
     file = RESULTS / f"{study}.csv"
     stored = read_csv(file)
-    assert write_rows(stored) == file.read_text(encoding="utf-8")
-    assert write_problems(stored) == (problems_path(file).read_text() if problems_path(file).exists() else "")
+    tables = {each: each.read_text(encoding="utf-8") if each.exists() else "" for each in (file, problems_path(file))}
+    assert write_tables(stored, file) == tables
     assert told in conclude(stored)
 
 
@@ -131,22 +135,23 @@ def test_the_file_needs_nothing_from_outside(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_child_is_left_out_and_named() -> None:
-    found = ablation()
-    found.children[5] = child("tight", 2, 0.1, steps=4)
-    assert find_values(found, list_measures("val/accuracy", [])[0])["tight"].dropna().tolist() == FINAL["tight"][:2]
+    children = children_of(ablation())
+    found = ablation(children=children | {("tight", 2): child("tight", 2, 0.1, steps=4)})
+    assert find_numbers(found, list_measures("val/accuracy", [])[0])["tight"].tolist() == FINAL["tight"][:2]
     assert "leash-tight-seed2 (last row at step 4)" in render(found, "report.csv")
-    found.children[5] = replace(found.children[5], rows=pd.DataFrame())
+    found = ablation(children=children | {("tight", 2): pd.DataFrame()})
     assert "leash-tight-seed2 (no row yet)" in render(found, "report.csv")
-    del found.children[5]
-    assert "Not started: tight, seed 2." in render(found, "report.csv")
+    del children["tight", 2]
+    assert "Not started: tight, seed 2." in render(ablation(children=children), "report.csv")
 
 
 def test_one_seed_or_none_makes_a_report_without_a_claim() -> None:
-    single = ablation(children=[child("loose", 0, 0.6), child("tight", 0, 0.9)])
+    single = ablation(children={(variant, 0): child(variant, 0, 0.6) for variant in FINAL})
+    single.rows.loc[("tight", 0, 8), "val/accuracy"] = 0.9
     html = render(single, "report.csv")
     assert "tight +0.300, not shown: there is only one seed" in html
     assert "one seed" in html
-    assert "Nothing can be compared with loose yet" in render(ablation(children=[]), "report.csv")
+    assert "Nothing can be compared with loose yet" in render(ablation(children={}), "report.csv")
 
 
 def test_measures_without_rows_are_left_out() -> None:
@@ -193,16 +198,14 @@ def test_rows_are_read_from_the_childrens_commits(tmp_path: Path) -> None:
 
     found = read_rows("leash", tmp_path)
     assert (found.run_id, found.definition, found.command_line) == ("parent", ABLATION, "rollout.n=4")
-    first, second = found.children
-    told = [(each.run_id, each.seed, each.code_version) for each in found.children]
-    assert told == [(None, 0, "9"), ("abc", 1, "9")]
-    assert (second.settings["rollout.n"], first.rows.empty) == ("4", True)
-    assert second.rows.to_dict("index") == {0: metrics}
-    assert second.problems.to_dict("index") == {0: {"p0": 0.5, "p1": 1.0}}
+    assert found.children["run_id"].to_dict() == {("tight", 0): None, ("tight", 1): "abc"}
+    assert found.children["code_version"].tolist() == ["9", "9"]
+    assert found.rows.to_dict("index") == {("tight", 1, 0): metrics}
+    assert found.problems.to_dict("index") == {("tight", 1, 0): {"p0": 0.5, "p1": 1.0}}
     assert "Not started: loose, seed 0" in render(found, "report.csv")
     (tmp_path / "leash-tight-seed1" / "evaluation.parquet").unlink()
-    lost = read_rows("leash", tmp_path).children[1]
-    assert (lost.rows.to_dict("index"), lost.problems.size) == ({0: metrics}, 0)
+    lost = read_rows("leash", tmp_path)
+    assert (lost.rows.to_dict("index"), lost.problems.size) == ({("tight", 1, 0): metrics}, 0)
     with pytest.raises(ConfigError, match=r"holds no ablation 'lash' .* \(did you mean leash\?\)"):
         read_rows("lash", tmp_path)
 

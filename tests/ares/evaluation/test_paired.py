@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ares.evaluation.paired import estimate, p_of_draws, p_of_t
+from ares.evaluation.paired import estimate, p_of_draws
 
 
 def test_the_p_of_a_bootstrap_is_twice_the_smaller_share_of_draws() -> None:
@@ -17,4 +17,4 @@ def test_the_interval_over_problems_is_students() -> None:
     interval = estimate([1.0, 0.0, 0.0, 0.0])
     assert (interval.mean, interval.count) == (0.25, 4)
     assert interval.high == pytest.approx(0.25 + 3.182446 * 0.25, abs=1e-6)
-    assert p_of_t(0.25, 0.5, 4) == pytest.approx(0.391002, abs=1e-6)  # t = 1 with three degrees of freedom
+    assert interval.p == pytest.approx(0.391002, abs=1e-6)  # t = 1 with three degrees of freedom
