@@ -157,7 +157,9 @@ def environment(reference: str, row: dict[str, Any], **settings: Any) -> Callabl
 def test_the_tracker_writes_what_is_committed(tmp_path: Path) -> None:
     config = configured("tracking.kind", "lines.py:Lines")
     commit = SimpleNamespace(step=0, metrics={"reward/mean": 0.5})
-    store = SimpleNamespace(directory=tmp_path, committed_steps=lambda: [0], read_commit=lambda step: commit)
+    store = SimpleNamespace(
+        directory=tmp_path, committed_steps=lambda: [0], digest=str, read_commit=lambda step: commit
+    )
     tracker = TRACKERS.make(config.tracking, config, store)
     tracker.catch_up()
     tracker.finish()

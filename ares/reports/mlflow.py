@@ -36,8 +36,6 @@ class Tracking(Tracker):
         super().__init__(settings, config, store)
         self.uri = tracking_uri(config.tracking.uri, store.directory.parent)
         self._entry: Entry | None = None
-        self._logged: str | None = None
-        """Digest of the last commit that is logged."""
         self._is_away = False
 
     def catch_up(self) -> None:
@@ -47,11 +45,11 @@ class Tracking(Tracker):
         """
         with self._noticing_absence():
             self._entry = self._entry or self._open()
-            while steps := unlogged(self.store, self._logged)[:STEPS_PER_CALL]:
-                if self._logged is not None and steps[0] == 0:  # the same numbers of the same time add nothing
+            while steps := unlogged(self.store, self.logged)[:STEPS_PER_CALL]:
+                if self.logged is not None and steps[0] == 0:  # the same numbers of the same time add nothing
                     logger.warning("%s has redone steps that were logged: they are logged again", self.store.name)
                 self._log(self._entry, [self.store.read_commit(step) for step in steps])
-                self._logged = self.store.digest(steps[-1])
+                self.logged = self.store.digest(steps[-1])
             self._is_away = False
 
     def finish(self) -> None:
@@ -94,8 +92,8 @@ class Tracking(Tracker):
             beside = f"{there}?workflowType=machine_learning&viewStateShareKey={VIEW}"  # else MLflow's page of traces
             logger.info("%s: curves at %s/%s, beside the others' at %s", self.store.name, there, entry.run_id, beside)
         tags = entry.client.get_run(entry.run_id).data.tags
-        self._logged = tags.get(COMMIT, self.store.digest(int(tags[LOGGED]))) if LOGGED in tags else None
-        if self._logged is None:
+        self.logged = tags.get(COMMIT, self.store.digest(int(tags[LOGGED]))) if LOGGED in tags else None
+        if self.logged is None:
             self._describe(entry)
         return entry
 

@@ -4,14 +4,13 @@ Covered: the interface, and the thread beside the steps in which a run's tracker
 (ares/reports/mlflow.py).
 """
 
-from abc import ABC, abstractmethod
 from threading import Event, Thread
 from types import TracebackType
 from typing import Any
 
 from ares.config import TRACKERS, Config, TrackingConfig
 from ares.runs import Run
-from ares.store import RunStore
+from ares.store import Commit, RunStore
 
 PAUSE_SECONDS = 5.0
 """Between two reports: several short steps share a call, and no step waits for a slow or absent MLflow."""
@@ -19,18 +18,35 @@ INTERRUPTED_SECONDS = 5.0
 """How long a run that failed or was stopped waits for its tracker to know."""
 
 
-class Tracker(ABC):
-    """Logs a run's commits; `settings`: the tracker's own, if it has any, else config.tracking.
+class Tracker:
+    """Logs a run's commits; `settings`: the tracker's own, if it has any, else config.tracking. Write `log`, or all of
+    `catch_up`.
 
     The run directory is the truth: after an outage or a kill, a tracker finds there what it has missed.
     """
 
     def __init__(self, settings: Any, config: Config, store: RunStore) -> None:
         self.settings, self.config, self.store = settings, config, store
+        self.logged: str | None = None
+        """Digest of the last commit that is logged."""
 
-    @abstractmethod
     def catch_up(self) -> None:
-        """Log every commit that is not logged yet. Runs in a thread beside the steps: may be slow, must not raise."""
+        """Log every commit that is not logged yet; if the run has redone one that is, all of them anew.
+
+        Runs in a thread beside the steps: may be slow, must not raise.
+        """
+        for step in unlogged(self.store, self.logged):
+            if step == 0:
+                self.begin()
+            self.log(self.store.read_commit(step))
+            self.logged = self.store.digest(step)
+
+    def begin(self) -> None:
+        """Give up what is logged already: the bootstrap comes next."""
+
+    def log(self, commit: Commit) -> None:
+        """Log one commit; they come in order."""
+        raise NotImplementedError
 
     def finish(self) -> None:
         """Log what is left; the run has ended."""
@@ -38,7 +54,7 @@ class Tracker(ABC):
 
     def interrupt(self, state: str) -> None:
         """Log what is left; the run ended before its last step, and a resume goes on. state: FAILED or KILLED."""
-        self.catch_up()
+        self.finish()
 
 
 def unlogged(store: RunStore, last: str | None) -> list[int]:

@@ -18,42 +18,13 @@ from typing import Any
 
 from ares.config import Config, TrackingConfig
 from ares.errors import UserError
-from ares.reports.reporting import Tracker, unlogged
+from ares.reports.reporting import Tracker
 from ares.store import Commit, RunStore
 
 logger = logging.getLogger(__name__)
 
 
-class _OfCommits(Tracker):
-    """Logs each commit once, in order."""
-
-    def __init__(self, settings: TrackingConfig, config: Config, store: RunStore) -> None:
-        super().__init__(settings, config, store)
-        self.logged: str | None = None
-        """Digest of the last commit that this process has logged."""
-
-    def catch_up(self) -> None:
-        """Log every commit that is not logged yet; if the run has redone one that is, all of them anew."""
-        for step in unlogged(self.store, self.logged):
-            if step == 0:
-                self.begin()
-            self.log(self.store.read_commit(step))
-            self.logged = self.store.digest(step)
-
-    def begin(self) -> None:
-        """Give up what is logged already: the bootstrap comes next."""
-
-    def log(self, commit: Commit) -> None:
-        """Log one commit."""
-        raise NotImplementedError
-
-    def born(self) -> str:
-        """What tells this run from another of its name. It has a commit."""
-        first = self.store.read_commit(self.store.committed_steps()[0])
-        return hashlib.sha256(f"{self.store.name} {first.timestamp}".encode()).hexdigest()[:16]
-
-
-class JsonLines(_OfCommits):
+class JsonLines(Tracker):
     """metrics.jsonl in the run directory, a line for each step; a number that is not finite is null."""
 
     def log(self, commit: Commit) -> None:
@@ -64,7 +35,7 @@ class JsonLines(_OfCommits):
             file.write(json.dumps({"step": commit.step, "timestamp": commit.timestamp} | line) + "\n")
 
 
-class TensorBoard(_OfCommits):
+class TensorBoard(Tracker):
     """Event files in the folder `tensorboard` of the run directory."""
 
     def __init__(self, settings: TrackingConfig, config: Config, store: RunStore) -> None:
@@ -87,7 +58,7 @@ class TensorBoard(_OfCommits):
         self.writer.flush()
 
 
-class WeightsAndBiases(_OfCommits):
+class WeightsAndBiases(Tracker):
     """A run of the project tracking.experiment; with WANDB_MODE=offline in the run directory, for `wandb sync`."""
 
     def __init__(self, settings: TrackingConfig, config: Config, store: RunStore) -> None:
@@ -104,7 +75,7 @@ class WeightsAndBiases(_OfCommits):
             try:
                 self.run = self.wandb.init(
                     project=self.settings.experiment, name=self.store.name, dir=str(self.store.directory),
-                    id=self.born(), resume="allow",
+                    id=_identify(self.store), resume="allow",
                     config=self.config.model_dump(mode="json"), tags=list(map("=".join, self.settings.tags.items())),
                 )  # fmt: skip
             except self.wandb.Error as error:
@@ -133,7 +104,7 @@ class WeightsAndBiases(_OfCommits):
         self.finish(1)
 
 
-class Trackio(_OfCommits):
+class Trackio(Tracker):
     """A run of the project tracking.experiment in the Trackio of this machine (TRACKIO_DIR), for `trackio show`."""
 
     def __init__(self, settings: TrackingConfig, config: Config, store: RunStore) -> None:
@@ -152,12 +123,12 @@ class Trackio(_OfCommits):
         except ValueError:  # no such project yet
             earlier = []
         for each in earlier:
-            if (each.config or {}).get("ares_run") == self.born():
+            if (each.config or {}).get("ares_run") == _identify(self.store):
                 each.delete()
         with contextlib.redirect_stdout(sys.stderr):
             self.run = self.trackio.init(
                 project=self.settings.experiment, name=self.store.name, embed=False, auto_log_gpu=False,
-                auto_log_cpu=False, config=self.config.model_dump(mode="json") | {"ares_run": self.born()},
+                auto_log_cpu=False, config=self.config.model_dump(mode="json") | {"ares_run": _identify(self.store)},
             )  # fmt: skip
 
     def log(self, commit: Commit) -> None:
@@ -172,9 +143,11 @@ class Trackio(_OfCommits):
             with contextlib.redirect_stdout(sys.stderr):
                 self.run.finish()
 
-    def interrupt(self, state: str) -> None:
-        """The same: a resume begins the run anew."""
-        self.finish()
+
+def _identify(store: RunStore) -> str:
+    """What tells a run that has a commit from another of its name."""
+    first = store.read_commit(store.committed_steps()[0])
+    return hashlib.sha256(f"{store.name} {first.timestamp}".encode()).hexdigest()[:16]
 
 
 def _import(module: str, package: str) -> Any:

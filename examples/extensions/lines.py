@@ -1,12 +1,12 @@
 import json
 
 from ares.reports import Tracker
+from ares.store import Commit
 
 
 class Lines(Tracker):
-    """A JSON line for each step, in the run directory."""
+    """A JSON line for each step, in the run directory; the bootstrap's begins the file."""
 
-    def catch_up(self) -> None:
-        commits = map(self.store.read_commit, self.store.committed_steps())
-        lines = [json.dumps({"step": commit.step} | commit.metrics) for commit in commits]
-        (self.store.directory / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
+    def log(self, commit: Commit) -> None:
+        with (self.store.directory / "metrics.jsonl").open("a" if commit.step else "w") as file:
+            file.write(json.dumps({"step": commit.step} | commit.metrics) + "\n")

@@ -10,7 +10,7 @@ import pytest
 
 from ares.config import TRACKERS, TrackingConfig
 from ares.errors import UserError
-from ares.reports import Reporting
+from ares.reports import Reporting, trackers
 from ares.store import RunStore
 from tests.ares.builders import config
 from tests.ares.store_builders import chain, commit
@@ -117,7 +117,7 @@ def test_trackio_has_every_step_once_after_a_resume(tmp_path: Path, monkeypatch:
     logged = SQLiteStorage.get_logs(experiment, "mine")
     assert [(line["step"], line["reward/accuracy"]) for line in logged] == [(0, 0.25), (1, 0.5), (2, 0.75)]
     other = tracker("trackio", tmp_path, 1)
-    monkeypatch.setattr(other, "born", lambda: "another run of this name")
+    monkeypatch.setattr(trackers, "_identify", lambda store: "another run of this name")
     other.finish()
     assert len(list(again.trackio.Api().runs(experiment))) == 2
     monkeypatch.setenv("TRACKIO_SPACE_ID", "mine/space")
