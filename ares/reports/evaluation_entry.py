@@ -6,7 +6,6 @@ and logging it again adds no row. Not covered: runs (ares/reports/mlflow.py), th
 ares/history).
 """
 
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,14 +21,14 @@ from ares.store import RunStore, runs_directory, tracking_uri
 
 logger = logging.getLogger(__name__)
 ENTRY = "mlflow.json"
-"""File beside what is logged: its entry, and a hash of what was logged last."""
+"""File beside what is logged: its entry."""
 FILES = ("problems.parquet", "summary.json", "comparison-*.json")
 DECIDED_BY = ("target", "step", "weights", "suite", "form", "samples", "temperature", "packages", "turns")
 """Fields of an evaluation's description that are logged as parameters such as `eval.suite`."""
 
 
 def log_evaluation(evaluation: Evaluation, summary: Mapping[str, Any]) -> None:
-    """Log an evaluation, unless it is logged already or tracking.kind has no MLflow.
+    """Log an evaluation, unless tracking.kind has no MLflow.
 
     If MLflow is away, warn: the same command logs it later.
     """
@@ -37,7 +36,7 @@ def log_evaluation(evaluation: Evaluation, summary: Mapping[str, Any]) -> None:
     if "mlflow" not in tracking.kinds:
         return
     tags = origin("ares eval", evaluation.config, code_version(), store) | _parent(evaluation)
-    _log_once(evaluation.config, store, ENTRY, summary, tags, lambda entry: _log(entry, evaluation, summary))
+    _log_beside(evaluation.config, store, ENTRY, tags, lambda entry: _log(entry, evaluation, summary))
 
 
 def log_rescore(store: RunStore, config: Config, folder: str, steps: Sequence[Mapping[str, Any]]) -> None:
@@ -60,22 +59,19 @@ def log_rescore(store: RunStore, config: Config, folder: str, steps: Sequence[Ma
             if file.suffix == ".parquet":
                 entry.client.log_artifact(entry.run_id, str(store.here(store.name_of(file))))
 
-    _log_once(config, store, f"{folder}/{ENTRY}", steps, tags, log)
+    _log_beside(config, store, f"{folder}/{ENTRY}", tags, log)
 
 
-def _log_once(
-    config: Config, store: RunStore, file: str, content: Any, tags: Mapping[str, str], log: Callable[[Entry], None]
+def _log_beside(
+    config: Config, store: RunStore, file: str, tags: Mapping[str, str], log: Callable[[Entry], None]
 ) -> None:
-    """Log `content` in an entry of its own, unless it is there. file: of the store, with the entry and a hash."""
-    uri = tracking_uri(config.tracking.uri, runs_directory())
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-    described = _read_entry(store, file)
+    """Log in an entry of its own, which a file of the store names; `log`: harmless where all of it is there."""
+    uri, noted = tracking_uri(config.tracking.uri, runs_directory()), store.here(file)
+    known = json.loads(noted.read_bytes())["run_id"] if noted.exists() else None
     try:
-        entry, _ = find_or_create(uri, config, store, described.get("run_id"), tags)
-        if described != {"run_id": entry.run_id, "logged": digest}:
-            store.write_json(file, {"run_id": entry.run_id})  # at once: what fails after it is tried again
-            log(entry)
-            store.write_json(file, {"run_id": entry.run_id, "logged": digest})
+        entry, _ = find_or_create(uri, config, store, known, tags)
+        store.write_json(file, {"run_id": entry.run_id})  # at once: what fails after it is tried again
+        log(entry)
         entry.client.set_terminated(entry.run_id)
     except AWAY as error:
         logger.warning("MLflow at %s is away, this is not there (the same command logs it): %s", uri, reason(error))
@@ -102,13 +98,6 @@ def _figures(prefix: str, estimates: Mapping[str, Mapping[str, Any]]) -> Iterato
             for end in ("low", "high"):
                 if estimate[end] is not None:
                     yield f"{called}_{end}", estimate[end]
-
-
-def _read_entry(store: RunStore, file: str) -> dict[str, str]:
-    try:
-        return dict(json.loads(store.here(file).read_bytes()))
-    except (OSError, ValueError, TypeError):  # none yet, or half of one
-        return {}
 
 
 def _parent(evaluation: Evaluation) -> dict[str, str]:

@@ -78,7 +78,7 @@ def test_an_entry_has_settings_estimates_and_the_table_of_problems(runs: Path, t
     assert used.dataset.digest == evaluation.description["data"][:36]
 
 
-def test_the_same_evaluation_keeps_its_entry_and_logs_only_what_is_new(runs: Path) -> None:
+def test_the_same_evaluation_keeps_its_entry_and_adds_only_what_is_new(runs: Path) -> None:
     evaluation = of_suite(runs)
     evaluation.run.close()
     summary = found(evaluation, [1, 0, 0, 0])
