@@ -27,7 +27,7 @@ DEFAULTS = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "TOKENIZERS_PARALLELISM": "false",
     # Learner and engine free and take the same large tensors again and again. By default each goes back to the kernel
-    # and comes as new pages of 4 kB: a tenth of a learner's time on a CPU, or more (docs/measurements/speed.md).
+    # and comes as new pages of 4 kB: a tenth of a learner's time on a CPU, or more.
     # Huge pages (hugetlb=1) would gain a little more, and cost every process that starts half a second.
     "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=17179869184",
 }

@@ -1,7 +1,7 @@
 """VeRPO: weights of tests from the group's own pass rates (arXiv 2601.03525, eqs. 3 and 7-9).
 
-There is no public code; docs/rewards.md states how we read the paper. Its hyper-parameters are settings without
-defaults. Not covered: the reward (rewards/shaping.py), its comparison within the group (the estimators).
+There is no public code. Unlike in the paper, each turn has its own anchor and group. The hyper-parameters are settings
+without defaults. Not covered: the reward (rewards/shaping.py), its comparison within the group (the estimators).
 """
 
 from __future__ import annotations

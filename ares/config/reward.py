@@ -24,7 +24,7 @@ class CodeConfig(Strict):
 
     design: str = "dense_linear"
     """How passed tests are rewarded: sparse, dense_linear, dense_weighted, outcome_anchor, verpo, pass_ratio
-    (docs/rewards.md has the formulas), or path/to/file.py:Name (docs/extending.md)."""
+    (rewards/shaping.py has the formulas), or path/to/file.py:Name (docs/extending.md)."""
     settings: dict[str, Any] = Field({})
     """Settings of a design in a file of yours."""
     error_policy: Literal["any", "all"] = "any"

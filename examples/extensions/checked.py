@@ -1,4 +1,8 @@
-"""An environment of TRL's shape, whose methods are tools: a calculator that must be asked for the row's answer."""
+r"""An environment of TRL's shape, whose methods are tools: a calculator that must be asked for the row's answer.
+
+ares train tiny-tool environment.kind=examples/extensions/checked.py:Checked environment.tools=[] \
+    reward.kind=environment --run checked
+"""
 
 from typing import Any
 

@@ -1,7 +1,15 @@
-"""Environments of verifiers 0.4, which play an episode themselves: ours answers the model that they ask.
+r"""Environments of verifiers 0.4, which play an episode themselves: ours answers the model that they ask.
 
     ares ── reset, step ──▶ Verified ── lines of JSON ──▶ this file, run by a Python that has verifiers
                                                           verifiers ── chat completions, on loopback ──▶ a line of JSON
+
+With a taskset tasksets/twice.py that is not installed (tests/e2e/test_verified.py writes one):
+
+    python -m venv v && v/bin/pip install verifiers==0.4.0
+    ares train tiny-math environment.kind=examples/extensions/verified.py:Verified \
+        environment.settings.python=v/bin/python environment.settings.folder=tasksets \
+        'environment.settings.environment={taskset: {id: twice}}' environment.max_turns=3 environment.timeout=60 \
+        reward.kind=environment 'data.train=episodes?size=16' 'data.validation=episodes?size=4&seed=90' --run verified
 
 Covered: conversations with one agent, also with a simulated user. Not covered: tools over MCP, containers, and agents
 that change their history.

@@ -1,10 +1,9 @@
-"""The step that docs/design.md opens with: on one page, and a step of training."""
+"""A whole step of training from public names, on one page."""
 
 import math
 from pathlib import Path
 
 from examples import one_step
-from tests.shared_run import REPOSITORY
 
 
 def test_it_fits_on_a_page_and_trains() -> None:
@@ -16,10 +15,3 @@ def test_it_fits_on_a_page_and_trains() -> None:
     assert metrics["mismatch/logprob_diff_mean"] < 1e-5  # the engine samples from the learner's weights
     assert 0 < metrics["reward/accuracy"] < 1
     assert metrics == one_step.main()
-
-
-def test_the_page_on_the_design_shows_it_as_it_is() -> None:
-    page = (REPOSITORY / "docs" / "design.md").read_text()
-    body = Path(one_step.__file__).read_text().partition("    # 16 problems")[2].partition("    return")[0]
-    for line in filter(None, (line.strip() for line in body.splitlines()[1:])):
-        assert line in page
