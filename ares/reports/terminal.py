@@ -7,11 +7,9 @@ import math
 import os
 import time
 from collections import defaultdict
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,6 +19,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from algorithms.buckets import BUCKETS
 from ares.runs import Run
@@ -32,7 +31,9 @@ UNITS = {"update": "optimiser steps", "experience": "shards"}
 
 def console() -> Console:
     """Console for lines that people read; silent when logs are JSON (flows/run_log.py)."""
-    return Console(highlight=False, soft_wrap=True, emoji=False, quiet=os.environ.get("ARES_LOG_FORMAT") == "json")
+    return Console(
+        highlight=False, soft_wrap=True, emoji=False, markup=False, quiet=os.environ.get("ARES_LOG_FORMAT") == "json"
+    )
 
 
 def step_line(run: Run) -> str:
@@ -119,13 +120,11 @@ class Display:
         what, a_step = "problems", f"{config.rollout.prompts} × {config.rollout.n} samples a step"
         if config.learns_from != "samples":
             what, a_step = config.learns_from, f"{config.rollout.prompts} a step"
-        self.console.print(
-            f"[bold]{self.run.store.name}[/]  {escape(config.model.path)}  {problems} {what}, "
-            f"{held_out or 'none'} held out, {a_step}, engine {config.rollout.engine}",
-            soft_wrap=True,
-        )
+        told = f"{held_out or 'none'} held out, {a_step}, engine {config.rollout.engine}"
+        about = f"  {config.model.path}  {problems} {what}, {told}"
+        self.console.print(Text.assemble((self.run.store.name, "bold"), about))
         if self.run.adapted is not None:
-            self.console.print(self.run.adapted, markup=False)
+            self.console.print(self.run.adapted)
         if self.run.commit is None:
             begins = "one pass over the train set" if config.learns_from == "samples" else "held-out problems"
             self.console.print(f"bootstrap: {begins} …", style="dim")
@@ -134,16 +133,13 @@ class Display:
         self.progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.progress.stop()
 
     def committed(self) -> None:
         """Show the step that was just committed."""
         assert self.run.commit is not None
-        held_out = held_out_line(self.run)
-        self.progress.console.print(step_line(self.run) + (f"  [bold green]{held_out.strip()}[/]" if held_out else ""))
+        self.progress.console.print(Text.assemble(step_line(self.run), (held_out_line(self.run), "bold green")))
         self.parts.rest()
         self.progress.update(self.bar, completed=self.run.commit.step)
 
@@ -154,11 +150,9 @@ class Display:
         steps = self.run.state.step - self.first_step
         if len(evaluations) > 1:
             first, last = evaluations[0], evaluations[-1]
-            self.console.print(
-                f"[bold]held-out accuracy {first.accuracy:.3f} → {last.accuracy:.3f}[/] "
-                f"({last.accuracy - first.accuracy:+.3f}) in {self.run.state.step} steps",
-                soft_wrap=True,
-            )
+            change = f"held-out accuracy {first.accuracy:.3f} → {last.accuracy:.3f}"
+            told = f" ({last.accuracy - first.accuracy:+.3f}) in {self.run.state.step} steps"
+            self.console.print(Text.assemble((change, "bold"), told))
         self.console.print(f"{steps} steps in {seconds:.0f} s")
         return {
             "run": self.run.store.name,

@@ -3,15 +3,12 @@
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from flows.cli.command import Overrides, console, next_step, run_to_its_end
-from flows.cli.logs import keep_in
-
-if TYPE_CHECKING:
-    from flows.ablate import Plan
+from ares.errors import UserError
+from flows.cli.command import Overrides, Prepared, console, next_step, run_to_its_end
 
 
 def ablate(
@@ -24,30 +21,25 @@ def ablate(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it, list the children and stop.")] = False,
 ) -> None:
     """Train every variant over every seed; the same command resumes where it stopped."""
-
-    def prepare() -> "Plan":
-        from flows import ablate
-
-        return ablate.prepare(ablation, overrides, name, parallel)
-
     if dry_run:
-        plan = prepare()
+        from flows.ablate import prepare
+
+        plan = prepare(ablation, overrides, name, parallel)
         for child in plan.children:
-            console.print(f"{child.name}  {' '.join(child.overrides)}", markup=False)
+            console.print(f"{child.name}  {' '.join(child.overrides)}")
         console.print(f"{len(plan.children)} children, {plan.parallel} at a time")
         asked = [ablation, *(overrides or []), *(["--name", name] if name else [])]
         next_step(f"ares ablate {shlex.join([*asked, *(['--parallel', str(parallel)] if parallel else [])])}")
         return
-    from flows.servers.local_server import local_api
 
-    with local_api() as server:  # it starts while libraries load and input is read
-        from flows.ablate import run_ablation
+    def begin() -> Prepared:
+        from flows.ablate import prepare, run_ablation
 
-        plan = prepare()
-        keep_in(plan.folder)
-        resumes = "the same command resumes, and nothing that is finished is done again"
-        work = partial(run_ablation, plan)
-        result = run_to_its_end(server, "ares-ablate", plan.ablation.name, work, resumes)
+        plan = prepare(ablation, overrides, name, parallel)
+        return plan.folder, partial(run_ablation, plan)
+
+    resumes = "the same command resumes, and nothing that is finished is done again"
+    result = run_to_its_end("ares-ablate", begin, resumes)
     next_step(f"open {result['report']}")
 
 
@@ -59,7 +51,6 @@ def report(
 ) -> None:
     """Write an ablation's report again, from its children's commits or from the rows beside another report."""
     from ares.ablations import conclude, read_csv, read_rows, write_report
-    from ares.config import ConfigError
     from ares.store import runs_directory
 
     if rows is not None and ablation is None:
@@ -67,6 +58,6 @@ def report(
     elif ablation is not None and rows is None:
         stored, page = read_rows(ablation, runs_directory()), runs_directory() / ablation / "report.html"
     else:
-        raise ConfigError("Name an ablation, or a file of rows with --from")
+        raise UserError("Name an ablation, or a file of rows with --from")
     written = write_report(stored, page)
-    console.print(f"{conclude(stored)}\nreport: {written[0]}", markup=False)
+    console.print(f"{conclude(stored)}\nreport: {written[0]}")

@@ -5,14 +5,11 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.command import console
-from flows.cli.completion import run_names
+from flows.cli.command import RunNames, console
 
 
 def browse(
-    runs: Annotated[
-        list[str] | None, typer.Argument(help="Names of runs; default: all.", autocompletion=run_names)
-    ] = None,
+    runs: RunNames = None,
     out: Annotated[Path | None, typer.Option(help="Write the page as a folder, new or empty, and stop.")] = None,
     port: Annotated[int, typer.Option(min=0, help="0: any that is free.")] = 0,
 ) -> None:
@@ -24,7 +21,7 @@ def browse(
     for store in stores if runs else ():
         store.read_run()
     if out is not None:
-        write_folder(stores, out, lambda line: console.print(line, style="dim", markup=False))
-        console.print(f"{out / 'index.html'}: open it in a browser", markup=False)
+        write_folder(stores, out, lambda line: console.print(line, style="dim"))
+        console.print(f"{out / 'index.html'}: open it in a browser")
         return
-    serve(stores, port, lambda address: console.print(f"{address} (Ctrl-C ends it)", markup=False))
+    serve(stores, port, lambda address: console.print(f"{address} (Ctrl-C ends it)"))

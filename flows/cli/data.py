@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ares.errors import UserError
 from ares.printable import printable
 from flows.cli.command import Overrides, RunName, console, errors, next_step, show_table
 from flows.cli.completion import profile_names
@@ -75,9 +76,9 @@ def check(
     else:
         _show_prompts(report)
         _show(report)
-        console.print(f"{count} problems to train on", markup=False)
+        console.print(f"{count} problems to train on")
         if too_few := config.too_few(count):
-            console.print(too_few, style="yellow", markup=False)
+            console.print(too_few, style="yellow")
         if report.good:
             of = [] if profile != "base" and not model else [f"model.path={model or 'MODEL'}"]
             given = [f"data.train={file}", *of, *settings, *config.batch_that_fits(count)]
@@ -93,16 +94,16 @@ def used(
 ) -> None:
     """What a run has made of its train set: each problem, how often drawn and trained on, with what accuracies."""
     from ares.history import ledger
-    from ares.store import StoreError, runs_directory
+    from ares.store import runs_directory
 
     table, gone = ledger(run, runs_directory())
     drawn = table["drawn"]
     if gone:
         why = "what they sampled is gone, as after `ares gc`"
-        console.print(f"{len(gone)} steps up to {gone[-1]} are not counted: {why}", markup=False)
+        console.print(f"{len(gone)} steps up to {gone[-1]} are not counted: {why}")
     console.print(f"{len(table)} problems: {int((drawn == 0).sum())} never drawn, {int((drawn == 1).sum())} once, "
-                  f"{int((drawn > 1).sum())} more often", markup=False)  # fmt: skip
-    console.print(f"{int(drawn.sum())} groups drawn, {int(table['trained'].sum())} trained on", markup=False)
+                  f"{int((drawn > 1).sum())} more often")  # fmt: skip
+    console.print(f"{int(drawn.sum())} groups drawn, {int(table['trained'].sum())} trained on")
     often = table[drawn == drawn.max()] if drawn.max() else table.head(0)
     hardest = often.sort_values("mean").head(ROWS)
     cells = [[f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()]
@@ -113,8 +114,8 @@ def used(
         try:
             table.to_csv(out)
         except OSError as error:
-            raise StoreError(f"{out} cannot be written: {error.strerror or error}") from error
-        console.print(f"all: {out}", markup=False)
+            raise UserError(f"{out} cannot be written: {error.strerror or error}") from error
+        console.print(f"all: {out}")
 
 
 def _looked_at(config: "Config", model: str | None, against: list[str]) -> "CheckReport":
@@ -172,7 +173,7 @@ def _show_prompts(report: "CheckReport") -> None:
     for example in report.examples:
         size = "" if example.tokens is None else f", {example.tokens} tokens"
         console.rule(f"row {example.row}{size}", align="left", style="dim")
-        console.print(printable(example.text), markup=False)
+        console.print(printable(example.text))
     if report.examples:
         console.rule(style="dim")
         if report.examples[0].tokens is None:
@@ -182,17 +183,17 @@ def _show_prompts(report: "CheckReport") -> None:
 def _show(report: "CheckReport") -> None:
     """The counts, every finding with its rows, every solution that fails, and the conclusion."""
     for name, value in report.counts().items():
-        console.print(f"{name:48s} {value}", markup=False)
+        console.print(f"{name:48s} {value}")
     rows_of: dict[str, list[str]] = {}
     for finding in report.findings:
         where = f"{finding.row} ({finding.id})" if finding.id else str(finding.row)
         rows_of.setdefault(finding.what, []).append(where)
     for what, rows in rows_of.items():
-        console.print(f"\n{what}", style="red", markup=False)
+        console.print(f"\n{what}", style="red")
         some = f"{', '.join(rows[:ROWS])}{', …' if len(rows) > ROWS else ''}"
-        console.print(f"  {'row' if len(rows) == 1 else f'{len(rows)} rows:'} {some}", markup=False)
+        console.print(f"  {'row' if len(rows) == 1 else f'{len(rows)} rows:'} {some}")
     if report.failures:
         columns = ("row", "id", "error", "first failing test", "detail")
         failures = [(str(each.row), each.id, each.what, each.test, each.detail) for each in report.failures]
         show_table("\nreference solutions that their own tests do not accept", columns, failures, "red")
-    console.print(f"\n{report.source}: {'good' if report.good else 'not to be trained on as it is'}", markup=False)
+    console.print(f"\n{report.source}: {'good' if report.good else 'not to be trained on as it is'}")

@@ -3,14 +3,13 @@
 import json
 import sys
 from collections import Counter
-from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from flows.cli.command import Overrides, console, errors, next_step, run_to_its_end, show_table
+from ares.errors import UserError
+from flows.cli.command import Overrides, Prepared, console, errors, next_step, run_to_its_end, show_table
 from flows.cli.completion import profile_names, run_names, suite_names
-from flows.cli.logs import keep_in
 
 OF_OPTIONS = {
     "rollout.n": "--n", "validation.n": "--n", "rollout.temperature": "--temperature", "validation.turns": "--turns",
@@ -52,16 +51,12 @@ def evaluate(
     del given["as_json"]
     for override in overrides or []:
         if option := OF_OPTIONS.get(name := override.partition("=")[0]):
-            from ares.config import ConfigError
+            raise UserError(f"an evaluation does not read {name}: give it {option}")
 
-            raise ConfigError(f"an evaluation does not read {name}: give it {option}")
-    from flows.servers.local_server import local_api
-
-    with local_api() as server:  # it starts while libraries load and input is read
+    def begin() -> Prepared:
         from pydantic import ValidationError
 
         from ares.cluster import Cluster, check_cluster
-        from ares.config import ConfigError
         from ares.evaluation import Evaluation, EvaluationRequest
         from ares.reports import Parts, bars
         from flows.evaluate import conduct
@@ -69,19 +64,23 @@ def evaluate(
         try:
             request = EvaluationRequest(**given)
         except ValidationError as error:
-            raise ConfigError("; ".join(_explained(each) for each in error.errors())) from error
+            raise UserError("; ".join(_explained(each) for each in error.errors())) from error
         check_cluster()
         evaluation = Evaluation.open(request, Cluster)
         folder = evaluation.run.store.directory
-        keep_in(folder)
-        with bars(errors) as progress:
-            evaluation.run.progress.watch = Parts(progress)
-            work, resumes = partial(conduct, evaluation), "the same command resumes from the last shard"
-            summary = run_to_its_end(server, "ares-eval", folder.name, work, resumes)
+
+        async def work() -> dict[str, Any]:
+            with bars(errors) as progress:
+                evaluation.run.progress.watch = Parts(progress)
+                return await conduct(evaluation) | {"folder": str(folder)}
+
+        return folder, work
+
+    summary = run_to_its_end("ares-eval", begin, "the same command resumes from the last shard")
     if as_json:
-        sys.stdout.write(json.dumps(summary | {"folder": str(folder)}) + "\n")
+        sys.stdout.write(json.dumps(summary) + "\n")
     else:
-        _show(summary, str(folder))
+        _show(summary)
         if summary["step"] is not None:
             next_step(f"ares export {target} --step {summary['step']} --out FOLDER")
 
@@ -93,7 +92,7 @@ def _explained(problem: Any) -> str:
     return where + reason(problem)
 
 
-def _show(summary: dict[str, Any], folder: str) -> None:
+def _show(summary: dict[str, Any]) -> None:
     """The estimates, then what else is to be known of them."""
     weights = summary["target"] if summary["step"] is None else f"{summary['target']} after step {summary['step']}"
     how = f"{summary['samples']} samples at temperature {summary['temperature']:g}"
@@ -119,10 +118,10 @@ def _show(summary: dict[str, Any], folder: str) -> None:
     }
     for name, fact in facts.items():
         if fact:
-            console.print(f"{name}: {fact}", markup=False)
+            console.print(f"{name}: {fact}")
     if "comparison" in summary:
         _show_comparison(summary["comparison"])
-    console.print(folder, style="dim", markup=False)
+    console.print(summary["folder"], style="dim")
 
 
 def _figures(estimate: dict[str, Any]) -> tuple[str, str, str]:
@@ -153,5 +152,4 @@ def _show_comparison(comparison: dict[str, Any]) -> None:
     console.print(
         f"solved ({solved['by']}): {solved['both']} by both, {solved['only_this']} only by this one, "
         f"{solved['only_other']} only by the other, {solved['neither']} by neither",
-        markup=False,
     )

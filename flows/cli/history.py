@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ares.errors import UserError
 from flows.cli.command import Overrides, RunName, console, errors, next_step, show_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rich.text import Text
     from rich.tree import Tree
 
     from ares.history import Member
@@ -40,17 +42,17 @@ def _grow(tree: "Tree", member: "Member", asked: str) -> None:
         _grow(tree.add(_described(child, asked)), child, asked)
 
 
-def _described(member: "Member", asked: str) -> str:
+def _described(member: "Member", asked: str) -> "Text":
     """A run as lines of the tree."""
-    from rich.markup import escape
+    from rich.text import Text
 
     fork, lines = member.fork, []
     if fork is not None:
         place = f"forked {f'after phase {fork.phase} of' if fork.phase else 'after'} step {fork.at}"
         lines = [f"{place}: {fork.why}" if fork.why else place, *(member.settings or ["the same settings"])]
-    name = f"[bold]{member.name}[/]" if member.name == asked else member.name
-    told = [f"[dim]{escape(line)}[/]" for line in [*lines, *member.events]]
-    return "\n".join([f"{name}  {escape(member.ended)}", *told])
+    told = "".join(f"\n{line}" for line in [*lines, *member.events])
+    style = "bold" if member.name == asked else ""
+    return Text.assemble((member.name, style), f"  {member.ended}", (told, "dim"))
 
 
 def rescore(
@@ -59,19 +61,18 @@ def rescore(
     steps: Annotated[str, typer.Option(help="Which steps, as 1:60; 0 is the bootstrap.")] = "0:",
 ) -> None:
     """Judge a run's stored samples again, by another reward or a repaired verifier: what changes, and from where on."""
-    from ares.config import ConfigError
     from ares.history import Judged, Rescore
     from ares.store import runs_directory
 
     found = re.fullmatch(r"(\d+):(\d*)", steps)
     if found is None:
-        raise ConfigError(f"--steps {steps}: from and to, as 1:60, or 1: for all from step 1 on")
+        raise UserError(f"--steps {steps}: from and to, as 1:60, or 1: for all from step 1 on")
     judged: list[Judged] = []
     with Rescore(run, overrides or [], runs_directory()) as again:
         if again.run.fork is not None:
-            console.print(f"steps 0 to {again.shared} are of {again.run.fork.run}", style="dim", markup=False)
+            console.print(f"steps 0 to {again.shared} are of {again.run.fork.run}", style="dim")
         asked = int(found[1]), int(found[2] or 10**6)
-        console.print(again.cost(*asked), style="dim", markup=False)
+        console.print(again.cost(*asked), style="dim")
         for one in again.steps(*asked):
             judged.append(one)
             console.print(f"step {one.step}: {one.samples} samples, {one.changed} with another verdict", style="dim")
@@ -82,19 +83,19 @@ def rescore(
     columns = ["step", "samples", "changed", "raised", "lowered", "lost", "ranks", "revived", "dropped", "signs"]
     changed = [one for one in judged if one.changed or one.differs]
     if not changed:
-        console.print(f"{run}: of {sum(one.samples for one in judged)} samples, none has another verdict", markup=False)
+        console.print(f"{run}: of {sum(one.samples for one in judged)} samples, none has another verdict")
         return
     cells = [[str(getattr(one, name)) for name in columns] for one in changed]
     show_table(f"{run}, judged again", columns, cells)
-    console.print(f"verdicts: {again.run.store.directory / again.folder}; ares browse {run} shows them", markup=False)
+    console.print(f"verdicts: {again.run.store.directory / again.folder}; ares browse {run} shows them")
     differing = [one.step for one in judged if one.differs]
     if 0 in differing:
-        console.print("the bootstrap's difficulties differ", markup=False)
+        console.print("the bootstrap's difficulties differ")
     if not any(differing):
-        console.print("the batches of these steps would have been the same", markup=False)
+        console.print("the batches of these steps would have been the same")
         return
     first = next(step for step in differing if step)
-    console.print(f"training would have gone another way from step {first} on", markup=False)
+    console.print(f"training would have gone another way from step {first} on")
     changes = "".join(f" {each}" for each in overrides or [])
     next_step(f"ares fork {run} --at {first} --phase rollout{changes} --run {run}-rescored")
 
@@ -112,12 +113,12 @@ def replay(
     from ares.store import runs_directory
 
     def tell(cost: str) -> None:
-        console.print(cost, style="dim", markup=False)
+        console.print(cost, style="dim")
 
     with make_again(run, step, overrides or [], runs_directory(), tell) as again:
         if debug:
             found = again.find_not_finite()
-            console.print(f"not finite: {found}" if found else "every number of this update is finite", markup=False)
+            console.print(f"not finite: {found}" if found else "every number of this update is finite")
             return
         updates, table = again.updates(), again.table
     figures: list[dict[str, float | None]] = [
@@ -161,7 +162,6 @@ def bisect(
     import asyncio
     from contextlib import closing
 
-    from ares.config import ConfigError
     from ares.history import Probe, find_fall
     from ares.reports import Parts, bars
     from ares.store import runs_directory
@@ -169,7 +169,7 @@ def bisect(
 
     found = re.fullmatch(r"(\d+):(\d+)", drop)
     if found is None:
-        raise ConfigError(f"--drop {drop}: from and to, as 41:60")
+        raise UserError(f"--drop {drop}: from and to, as 41:60")
 
     def tell(probe: Probe) -> None:
         low, high = probe.fallen.low or 0.0, probe.fallen.high or 0.0
@@ -177,12 +177,12 @@ def bisect(
         where = "below the other end" if probe.step == search.last else "below the middle"
         console.print(
             f"step {probe.step}: {probe.accuracy:.3f}, {probe.samples} samples; {where} by {probe.fallen.mean:+.3f} "
-            f"({low:+.3f} to {high:+.3f}): {verdict}", markup=False,
+            f"({low:+.3f} to {high:+.3f}): {verdict}",
         )  # fmt: skip
 
     with Bisection(run, metric, int(found[1]), int(found[2]), n, runs_directory()) as search, bars(errors) as progress:
         search.watch = Parts(progress)
-        console.print(search.cost(), style="dim", markup=False)
+        console.print(search.cost(), style="dim")
         fall = asyncio.run(find_fall(search.first, search.last, n, search.measure, tell))
         if fall is None:
             console.print(f"{metric} is not clearly lower after step {search.last} than after step {search.first}")
@@ -192,8 +192,8 @@ def bisect(
             console.print(f"it fell by {size} from step {fall.before} to {fall.after}; where between is not clear")
             next_step(f"ares bisect {run} --drop {fall.before}:{fall.after} --n {fall.probes[-1].samples * 4}")
             return
-        console.print(f"step {fall.after} made it fall by {size}", style="bold", markup=False)
-        console.print(search.cost_of_groups(fall.after), style="dim", markup=False)
+        console.print(f"step {fall.after} made it fall by {size}", style="bold")
+        console.print(search.cost_of_groups(fall.after), style="dim")
         task, groups = progress.add_task("  groups"), []
         with closing(search.groups(fall.after, fall.probes[-1].samples)) as left_out:
             for group in left_out:
@@ -208,8 +208,8 @@ def bisect(
     show_table("held-out accuracy without a group (estimate)", ["group", "change", "95 %", "its accuracy"], cells)
     first = groups[0]
     if (first.effect.low or 0.0) <= 0:
-        console.print("no group of this step clearly did harm; the first:", markup=False)
-    console.print(f"{first.id}: {first.samples['prompt'].iloc[0]}", markup=False)
+        console.print("no group of this step clearly did harm; the first:")
+    console.print(f"{first.id}: {first.samples['prompt'].iloc[0]}")
     for _, row in first.samples.iterrows():
-        console.print(f"  {row['accuracy']:.0f}  {row['response']}", markup=False)
+        console.print(f"  {row['accuracy']:.0f}  {row['response']}")
     next_step(f"ares inspect {run} --step {fall.after} --id {first.id} --sample 0")

@@ -6,6 +6,7 @@ keeps (its folder stands in `log.txt`), Prefect's Logs tab (flows/run_log.py).
 """
 
 import logging
+from logging.handlers import MemoryHandler
 from pathlib import Path
 
 from flows.cli.command import errors
@@ -22,46 +23,32 @@ class Terminal(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print a record: a warning of ours without its time and place."""
         text = f"{record.levelname.lower()}: {record.getMessage()}" if is_ours(record) else self.format(record)
-        errors.print(text, style=_COLOURS.get(record.levelno), markup=False)
+        errors.print(text, style=_COLOURS.get(record.levelno))
 
 
-class RunLog(logging.Handler):
-    """Keeps records until their file is known, then writes them there; the first one creates it.
+class LogFile(logging.FileHandler):
+    """A `log.txt`, made with its first record; the first that cannot be written is reported, and no more are."""
 
-    The first that cannot be written is reported in a line, and no more are written.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._path: Path | None = None
-        self._waiting: list[str] = []
-
-    @property
-    def file(self) -> Path | None:
-        """The file, once something is in it."""
-        return self._path if self._path is not None and self._path.exists() else None
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, delay=True, encoding="utf-8")
+        self.path, self._is_broken = path, False
+        self.setFormatter(_FORMAT)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a record, and write it if the file is known."""
-        self._waiting.append(f"{self.format(record)}\n")
-        if self._path is not None:
-            self.write_to(self._path)
-
-    def write_to(self, path: Path) -> None:
-        """Write what was kept to a file, and from now on all records."""
-        self._path = path
-        if not self._waiting:
+        """Write a record."""
+        if self._is_broken:
             return
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)  # an ablation's comes with its flow
-            with path.open("a", encoding="utf-8") as file:
-                file.writelines(self._waiting)
+            self.path.parent.mkdir(parents=True, exist_ok=True)  # an ablation's comes with its flow
+            super().emit(record)
         except OSError as error:
-            logging.getLogger().removeHandler(self)
-            errors.print(
-                f"warning: {path}: cannot be written: {error.strerror}", markup=False, style=_COLOURS[logging.WARNING]
-            )
-        self._waiting.clear()
+            self._is_broken = True
+            told = f"warning: {self.path}: cannot be written: {error.strerror}"
+            errors.print(told, style=_COLOURS[logging.WARNING])
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Raise what happened, for `emit`."""
+        raise
 
 
 def is_ours(record: logging.LogRecord) -> bool:
@@ -69,27 +56,33 @@ def is_ours(record: logging.LogRecord) -> bool:
     return record.name.partition(".")[0] in OURS
 
 
-def set_up(verbose: bool) -> RunLog:
+def set_up(verbose: bool) -> None:
     """Called before any library sets up its own logging: Prefect leaves existing handlers alone."""
-    kept, terminal = RunLog(), JsonLines() if is_json() else Terminal()
+    kept, terminal = MemoryHandler(capacity=1), JsonLines() if is_json() else Terminal()
     least = logging.INFO if is_json() else logging.WARNING
     terminal.addFilter(lambda record: verbose or (is_ours(record) and record.levelno >= least))
     root = logging.getLogger()
     # Ours of an earlier call; Prefect's, where it was imported before.
-    replaced = (RunLog.__module__, JsonLines.__module__, "prefect.logging.handlers")
+    replaced = (__name__, MemoryHandler.__module__, JsonLines.__module__, "prefect.logging.handlers")
     root.handlers = [handler for handler in root.handlers if type(handler).__module__ not in replaced]
+    terminal.setFormatter(_FORMAT)
     for handler in (kept, terminal):
-        handler.setFormatter(_FORMAT)
         root.addHandler(handler)
     root.setLevel(logging.INFO if verbose else logging.WARNING)
     for room in OURS:
         logging.getLogger(room).setLevel(logging.INFO)
     logging.captureWarnings(True)
-    return kept
 
 
 def keep_in(folder: Path) -> None:
     """Write what was logged, and what will be, to the `log.txt` of a folder, as soon as there is something."""
     for kept in logging.getLogger().handlers:
-        if isinstance(kept, RunLog):
-            kept.write_to(folder / KEPT)
+        if isinstance(kept, MemoryHandler):  # it keeps records until it has a target
+            kept.setTarget(LogFile(folder / KEPT))
+            kept.flush()
+
+
+def kept_file() -> Path | None:
+    """The file that is written, once something is in it."""
+    targets = [getattr(handler, "target", None) for handler in logging.getLogger().handlers]
+    return next((each.path for each in targets if isinstance(each, LogFile) and each.path.exists()), None)

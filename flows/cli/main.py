@@ -25,6 +25,7 @@ from flows.cli import settings as settings_cli
 from flows.cli.browse import browse
 from flows.cli.command import (
     Overrides,
+    Prepared,
     RunName,
     ServerLost,
     console,
@@ -35,7 +36,7 @@ from flows.cli.command import (
 from flows.cli.completion import profile_names, run_names
 from flows.cli.data import app as data_app
 from flows.cli.evaluate import evaluate
-from flows.cli.logs import keep_in, set_up
+from flows.cli.logs import keep_in, kept_file, set_up
 from flows.cli.sandbox import app as sandbox_app
 from flows.cli.serve import serve
 from flows.cli.services import down, up
@@ -102,7 +103,7 @@ def train(
 
     config = load(profile, overrides)
     if dry_run:
-        console.print(_resolved(config), markup=False, end="")
+        console.print(_resolved(config), end="")
         return
     _train(profile, overrides or [], run, plain, config)
 
@@ -144,7 +145,7 @@ def status(
             try:
                 each = run_status(store.name)
             except StoreError as error:  # a damaged one hides no other
-                errors.print(f"{store.name}: {error}", markup=False)
+                errors.print(f"{store.name}: {error}")
                 continue
             line = f"{each['run']}  {each['state']}  step {each['step']} of {each['steps']}"
             sys.stdout.write(f"{json.dumps(each) if as_json else line}\n")
@@ -153,7 +154,8 @@ def status(
     if as_json:
         sys.stdout.write(json.dumps(now) + "\n")
         return
-    console.print(f"[bold]{now['run']}[/]  {now['state']}  step {now['step']} of {now['steps']}")
+    console.print(now["run"], style="bold", end="  ")
+    console.print(f"{now['state']}  step {now['step']} of {now['steps']}")
     for evaluation in now["evaluations"]:
         console.print(
             f"  step {evaluation['step']:5d}  held-out accuracy {evaluation['accuracy']:.3f}  "
@@ -182,7 +184,7 @@ def inspect(
         console.print(samples_table(run, step, console.width), width=1000, crop=False)
         next_step(f"ares inspect {run} --step {step} --id ID --sample K")
     else:
-        console.print(sample_report(run, step, problem, sample), markup=False)
+        console.print(sample_report(run, step, problem, sample))
 
 
 @app.command()
@@ -194,16 +196,14 @@ def doctor(
     overrides: Overrides = None,
 ) -> None:
     """What is installed, which engine and isolation this machine gives, its GPU and disk."""
-    from rich.markup import escape
-
     from ares.config import load
     from ares.runs import findings
 
     problems = 0
     for finding in findings(load(profile, overrides) if profile else None):
-        mark = "[green]ok [/]" if finding.good else "[red]!! [/]"
         problems += not finding.good
-        console.print(f"{mark} {finding.subject:14s} {escape(finding.text)}")
+        console.print("ok " if finding.good else "!! ", style="green" if finding.good else "red", end=" ")
+        console.print(f"{finding.subject:14s} {finding.text}")
     raise typer.Exit(1 if problems else 0)
 
 
@@ -218,7 +218,8 @@ def profiles() -> None:
     for name, path in files.items():
         lines = path.read_text().splitlines()
         comment = " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines))
-        console.print(f"[bold]{name:{column}s}[/]  {comment.partition('. ')[0].rstrip('.')}.")
+        console.print(f"{name:{column}s}", style="bold", end="  ")
+        console.print(f"{comment.partition('. ')[0].rstrip('.')}.")
     next_step("ares train NAME, or ares new MINE --from NAME")
 
 
@@ -246,18 +247,17 @@ def _train(
             errors.print(f"stopped; {resumes}")
             raise typer.Exit(130) from None
     else:
-        from flows.servers.local_server import local_api
 
-        with local_api() as server:  # it starts while libraries load and input is read
+        def begin() -> Prepared:
             from ares.cluster import Cluster, check_cluster
             from flows.start import conduct, open_run
 
             # Wrong input is found here, before Ray or MLflow are started; the flow takes the opened run.
             check_cluster()
             opened = open_run(profile, overrides, run, Cluster, config)
-            keep_in(opened.store.directory)
-            work = partial(conduct, opened)
-            ended = run_to_its_end(server, "ares-train", opened.store.name, work, resumes)
+            return opened.store.directory, partial(conduct, opened)
+
+        ended = run_to_its_end("ares-train", begin, resumes)
     next_step(f"ares eval {ended['run']}, or ares inspect {ended['run']} --step 1")
 
 
@@ -265,7 +265,7 @@ def main() -> None:
     """Entry point: an error whose message is written for the user is printed and ends with exit code 2."""
     sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word != "-v")  # it may stand anywhere
     console.quiet = errors.quiet = is_json()
-    kept = set_up("-v" in sys.argv)
+    set_up("-v" in sys.argv)
     try:
         app()
     except SystemExit as ended:
@@ -282,9 +282,9 @@ def main() -> None:
             )
         if not isinstance(error, UserError | SandboxUnavailable):
             raise
-        errors.print("[red]error:[/] ", end="")
-        more = "" if kept.file is None else f" (more: {kept.file})"
-        errors.print(f"{error}{more}", markup=False)
+        errors.print("error:", style="red", end=" ")
+        more = "" if (kept := kept_file()) is None else f" (more: {kept})"
+        errors.print(f"{error}{more}")
         if is_json():
             logger.error("%s%s", error, more)
         if isinstance(error, ServerLost):

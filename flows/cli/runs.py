@@ -2,14 +2,13 @@
 
 import json
 import time
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from flows.cli.command import Overrides, RunName, console, errors, next_step
-from flows.cli.completion import run_names
+from ares.errors import UserError
+from flows.cli.command import Overrides, RunName, RunNames, console, errors, next_step
 
 
 def fork(
@@ -27,9 +26,9 @@ def fork(
 
     chosen = name or f"{run}-fork-{time.strftime('%Y%m%d-%H%M%S')}"
     changed = make(run, at, phase, overrides or [], chosen, runs_directory())
-    console.print(f"{chosen}: {run} up to {f'phase {phase} of ' if phase else ''}step {at}", markup=False)
+    console.print(f"{chosen}: {run} up to {f'phase {phase} of ' if phase else ''}step {at}")
     for line in changed:
-        console.print(f"  {line}", markup=False)
+        console.print(f"  {line}")
     next_step(f"ares resume {chosen}")
 
 
@@ -41,7 +40,7 @@ def diff(run_a: RunName, run_b: RunName) -> None:
 
     one, other = (run_store(name) for name in (run_a, run_b))
     for line in differences(read_config(one), read_config(other)):
-        console.print(f"setting {line}", markup=False)
+        console.print(f"setting {line}")
     difference = first_difference(one, other)
     if difference is None:
         steps = len(one.committed_steps()) - 1
@@ -50,7 +49,7 @@ def diff(run_a: RunName, run_b: RunName) -> None:
     step, lines = difference
     console.print(f"first difference: step {step}")
     for line in lines:
-        console.print(f"  {line}", markup=False)
+        console.print(f"  {line}")
     raise typer.Exit(1)
 
 
@@ -61,12 +60,11 @@ def verify(run: RunName) -> None:
 
     found = read_all(run_store(run))
     for line in found.damages:
-        console.print(line, markup=False)
+        console.print(line)
     begins = "with the bootstrap" if found.resumes_after is None else f"after step {found.resumes_after}"
     console.print(
         f"{run}: {found.commits} commits and {len(found.intact)} artifacts whole, "
         f"{sum(ref.bytes for ref in found.intact):,d} bytes; {len(found.damages)} damaged; resumes {begins}",
-        markup=False,
     )
     raise typer.Exit(1 if found.damages else 0)
 
@@ -79,30 +77,29 @@ def export(
     pairs: Annotated[bool, typer.Option("--pairs", help="Its samples in pairs, as JSON lines, for DPO.")] = False,
 ) -> None:
     """Write a run's weights and tokenizer so that transformers, vLLM and lm-eval read them; or pairs of its samples."""
-    from ares.config import ConfigError
     from ares.runs import export as write
 
     if pairs:
         if step is not None or merge:
-            raise ConfigError("--pairs writes those of all steps: --step and --merge are for weights")
+            raise UserError("--pairs writes those of all steps: --step and --merge are for weights")
         _export_pairs(run, out)
         return
     version = write(run, out, step, merge)
-    console.print(f"{out}: the weights of {run} after step {version}", markup=False)
+    console.print(f"{out}: the weights of {run} after step {version}")
     next_step(f"ares eval {out} --data PROBLEMS")
 
 
 def _export_pairs(run: str, out: Path) -> None:
     from ares.history import pairs
-    from ares.store import StoreError, run_store
+    from ares.store import run_store
 
     lines = [json.dumps(pair) + "\n" for pair in pairs(run_store(run))]
     try:
         with out.open("x", encoding="utf-8") as file:
             file.writelines(lines)
     except OSError as error:
-        raise StoreError(f"{out} cannot be written: {error.strerror}") from error
-    console.print(f"{out}: {len(lines)} pairs of samples of {run}: prompt, chosen, rejected", markup=False)
+        raise UserError(f"{out} cannot be written: {error.strerror}") from error
+    console.print(f"{out}: {len(lines)} pairs of samples of {run}: prompt, chosen, rejected")
 
 
 def import_gguf(
@@ -113,15 +110,13 @@ def import_gguf(
     from ares.runs import import_gguf as write
 
     for odd in write(file, out):
-        errors.print(f"The chat template of {file}: {odd}", markup=False)
-    console.print(f"{out}: the model of {file}, which answers as the file does", markup=False)
+        errors.print(f"The chat template of {file}: {odd}")
+    console.print(f"{out}: the model of {file}, which answers as the file does")
     next_step(f"ares train PROFILE model.path={out}")
 
 
 def gc(
-    runs: Annotated[
-        list[str] | None, typer.Argument(help="Names of runs; default: all.", autocompletion=run_names)
-    ] = None,
+    runs: RunNames = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted.")] = False,
     older_than: Annotated[float | None, typer.Option(help="Delete runs whose last step is this many days old.")] = None,
     max_size: Annotated[
@@ -136,5 +131,5 @@ def gc(
     from ares.runs import Policy, collect
 
     policy = Policy(older_than, max_size, keep_best, working_files=True)
-    total = collect(policy, runs, dry_run, partial(console.print, markup=False))
+    total = collect(policy, runs, dry_run, console.print)
     console.print(f"{'would free' if dry_run else 'freed'} {total:,d} bytes")

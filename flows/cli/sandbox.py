@@ -27,14 +27,14 @@ def probe() -> None:
     try:
         worker = WorkerProcess(LAYERS)
     except WorkerLost as error:
-        errors.print(f"the sandbox does not start: {error}", markup=False)
+        errors.print(f"the sandbox does not start: {error}")
         raise typer.Exit(1) from error
     worker.kill()
     report = worker.report
     for layer in LAYERS:
-        console.print(report.explain(layer), markup=False)
+        console.print(report.explain(layer))
     if (recipe := report.container_recipe()) is not None:
-        console.print(recipe, markup=False)
+        console.print(recipe)
     list_packages()
     console.print(f"worker start: {1000 * worker.start_seconds:.0f} ms")
     if lacking := report.lacking():
@@ -70,13 +70,13 @@ def run(
         with SandboxPool(min_isolation=min_isolation, packages=package or ()) as pool:
             (verdict,) = pool.run([program])
     except (SandboxUnavailable, ValueError) as error:
-        errors.print(str(error), markup=False)
+        errors.print(str(error))
         raise typer.Exit(2) from error
     show(verdict, texts)
     missing = sorted({name for outcome in verdict.tests for name in _NO_MODULE.findall(outcome.detail)})
     if missing:
         asked = " ".join(f"--package {name}" for name in [*(package or []), *missing])
-        errors.print(f"A program has the standard library and the packages it is given: {asked}", markup=False)
+        errors.print(f"A program has the standard library and the packages it is given: {asked}")
     raise typer.Exit(0 if verdict.error_type == "accepted" else 1)
 
 
@@ -104,9 +104,9 @@ def list_packages() -> None:
     installed = packages.installed()
     for each in installed:
         imported = ", ".join(name for name in each.modules if not name.startswith("_"))
-        console.print(f"package {each.name} {each.version}: import {imported}", markup=False, soft_wrap=True)
+        console.print(f"package {each.name} {each.version}: import {imported}")
     none = "" if installed else " none: programs have the standard library (ares sandbox packages add numpy)"
-    console.print(f"packages:{none or f' {packages.folder() / packages.LOCK}'}", markup=False, soft_wrap=True)
+    console.print(f"packages:{none or f' {packages.folder() / packages.LOCK}'}")
 
 
 @packages_app.command()
@@ -156,4 +156,4 @@ def show(verdict: "Verdict", texts: list[str]) -> None:
         console.print("A test compares the program's own objects: it ran in the program's process, which could lie.")
     for name, text in (("stdout", verdict.stdout), ("stderr", verdict.stderr)):
         if text:
-            console.print(f"--- {name}\n{printable(text.rstrip())}", markup=False)
+            console.print(f"--- {name}\n{printable(text.rstrip())}")

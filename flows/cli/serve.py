@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ares.errors import UserError
 from flows.cli.command import Overrides, console
 from flows.cli.completion import profile_names, run_names
 
@@ -33,10 +34,8 @@ def serve(
     ] = None,
 ) -> None:
     """/v1/chat/completions, /v1/completions and /inference/v1/generate, with token ids and log-probs."""
-    from ares.config import ConfigError
-
     if host not in LOOPBACK and not key:
-        raise ConfigError(f"--host {host}: whoever reaches it could use the model; give it a --key")
+        raise UserError(f"--host {host}: whoever reaches it could use the model; give it a --key")
     with asyncio.Runner() as runner:
         runner.run(_serve(target, overrides or [], step, profile, host, port, key))
 
@@ -46,7 +45,6 @@ async def _serve(
 ) -> None:
     import uvicorn
 
-    from ares.config import ConfigError
     from ares.data import load_tokenizer
     from ares.engines import Request, SamplingSettings, end_token_ids
     from ares.evaluation import EvaluationRequest, policy_of
@@ -69,7 +67,7 @@ async def _serve(
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise ConfigError(f"--host {host} --port {port}: {error.strerror}") from error
+        raise UserError(f"--host {host} --port {port}: {error.strerror}") from error
     workers = PlainWorkers(_alone(read_config(store) if is_run else config), store, _alone(config))
     try:
         sample = partial(workers.sample, version)
@@ -83,7 +81,7 @@ async def _serve(
         app = policy_app(sample, tokenizer, name, limits, kwargs, key or None, call_format, measure)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}/v1"
-        console.print(f"{name} at {address} (Ctrl-C ends it)", markup=False, soft_wrap=True)
+        console.print(f"{name} at {address} (Ctrl-C ends it)")
         console.file.flush()  # whoever started it may wait for this line
         await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve([listening])
     finally:

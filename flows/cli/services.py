@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ares.errors import UserError
 from flows.cli.command import console
 
 Data = Annotated[str | None, typer.Option(help="Directory of runs; default: ARES_RUNS, else runs.")]
@@ -23,20 +24,19 @@ def up(
     ] = None,
 ) -> None:
     """Prefect, MLflow, a worker and the deployments on this machine, until interrupted or `ares down`."""
-    from ares.config import ConfigError
     from ares.store import runs_directory
     from flows.servers.metrics import RunCollector, serve
     from flows.servers.services import Services
 
     _use(data)
     if len({prefect_port, mlflow_port, metrics_port}) < 3:
-        raise ConfigError("Prefect and MLflow need a port each, and so do the metrics")
+        raise UserError("Prefect and MLflow need a port each, and so do the metrics")
     if notify is not None and not notify.startswith(("http://", "https://")):
-        raise ConfigError(f"--notify {notify}: an address begins with http:// or https://")
+        raise UserError(f"--notify {notify}: an address begins with http:// or https://")
     try:
         runs_directory().mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{runs_directory()}: no folder can be made there: {error.strerror}") from error
+        raise UserError(f"{runs_directory()}: no folder can be made there: {error.strerror}") from error
     services = Services(prefect_port, mlflow_port, console.print)
     try:
         with services.running(concurrent_runs, notify):

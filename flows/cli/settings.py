@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ares.errors import UserError
 from flows.cli.command import console, next_step
 from flows.cli.completion import profile_names, settings
 
@@ -27,7 +28,7 @@ def list_settings(
     ] = None,
 ) -> None:
     """Every setting with its default, what it may be and what it means."""
-    from ares.config import ConfigError, defaults, load, nearest, sections
+    from ares.config import defaults, load, nearest, sections
 
     prefixes = [word for word in words or [] if "=" not in word]
     overrides = [word for word in words or [] if "=" in word]
@@ -36,7 +37,7 @@ def list_settings(
         chosen = [(section, names) for section in every if (names := _names(section, prefix))]
         if not chosen:
             known = [name for section in every for name in (section.name, *_names(section, ""))]
-            raise ConfigError(f"no setting begins with {prefix!r} ({nearest(prefix, known)})")
+            raise UserError(f"no setting begins with {prefix!r} ({nearest(prefix, known)})")
         for section, names in chosen:
             _show(section, names, profile)
 
@@ -48,21 +49,21 @@ def new(
     ],
 ) -> None:
     """Write a profile of your own: every setting with its meaning, and the values of another profile."""
-    from ares.config import ConfigError, commented, load
+    from ares.config import commented, load
     from ares.store import RULE, is_name
 
     if not is_name(name):
-        raise ConfigError(f"{name!a} cannot be the name of a profile: {RULE}")
+        raise UserError(f"{name!a} cannot be the name of a profile: {RULE}")
     path = Path(f"{name}.yaml")
     text = f"# {name}: every setting, with the values of {source}.\n{commented(load(source))}"
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise ConfigError(f"{path} is there already") from error
+        raise UserError(f"{path} is there already") from error
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
-    console.print(f"{path}: {len(text.splitlines())} lines", markup=False)
+        raise UserError(f"{path} cannot be written: {error.strerror}") from error
+    console.print(f"{path}: {len(text.splitlines())} lines")
     next_step(f"ares train {path}")
 
 
@@ -73,8 +74,8 @@ def _names(section: "Section", prefix: str) -> list[str]:
 
 
 def _show(section: "Section", names: list[str], profile: str | None) -> None:
-    console.print(f"\n[bold]{section.name}[/]", end="  ")
-    console.print(section.meaning, style="dim", markup=False)
+    console.print(f"\n{section.name}", style="bold", end="  ")
+    console.print(section.meaning, style="dim")
     rows = {name: setting for setting in section.settings if (name := f"{section.name}.{setting.name}") in names}
     values = {
         name: "required" if setting.required and not (profile and section.given) else setting.text
@@ -82,6 +83,6 @@ def _show(section: "Section", names: list[str], profile: str | None) -> None:
     }
     first, second = max(map(len, names)), min(max(map(len, values.values())), 24)
     for name, setting in rows.items():
-        console.print(f"  {name:{first}s}  {values[name]:{second}s}  {setting.allowed}", markup=False)
+        console.print(f"  {name:{first}s}  {values[name]:{second}s}  {setting.allowed}")
         for line in textwrap.wrap(setting.meaning, max(40, min(console.width, 120) - 6)):
-            console.print(f"      {line}", style="dim", markup=False)
+            console.print(f"      {line}", style="dim")

@@ -61,8 +61,7 @@ def _nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("typer.main.get_command", made_once)
     monkeypatch.setattr("flows.servers.local_server.local_api", none)
-    for module in ("main", "ablate", "evaluate"):
-        monkeypatch.setattr(f"flows.cli.{module}.run_to_its_end", started)
+    monkeypatch.setattr("flows.run_log.run_in_flow", started)
     monkeypatch.setattr("ray.init", started)
 
 

@@ -73,9 +73,9 @@ def test_with_v_libraries_are_on_the_terminal(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_without_anything_to_keep_there_is_no_file(tmp_path: Path) -> None:
-    kept = logs.set_up(verbose=False)
+    logs.set_up(verbose=False)
     logs.keep_in(tmp_path)
-    assert (kept.file, list(tmp_path.iterdir())) == (None, [])
+    assert (logs.kept_file(), list(tmp_path.iterdir())) == (None, [])
 
 
 @pytest.mark.parametrize("place", [["-v", "train", "x"], ["train", "x", "-v"]])
