@@ -151,6 +151,25 @@ def _with_required(asked: Iterable[Distribution], known: dict[str, Distribution]
     return needed
 
 
+def hold(packages: Packages) -> contextlib.ExitStack:
+    """Keep builds from deleting the folders of these packages until what is returned is closed or the process ends."""
+    held = contextlib.ExitStack()
+    for path in packages.paths:
+        held.enter_context(_locked(Path(path), fcntl.LOCK_SH))
+    return held
+
+
+@contextlib.contextmanager
+def _locked(path: Path, operation: int) -> Iterator[None]:
+    """Lock a folder as flock(2) does. Raises BlockingIOError if that would have to wait and must not."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, operation)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """Lets one change of the environment run at a time: others wait."""
@@ -233,7 +252,10 @@ def _parse(text: str) -> tuple[list[str], list[Distribution]]:
 
 
 def _build(asked: list[str], pins: list[Distribution]) -> list[Distribution]:
-    """Install what is locked and missing, write the lock, and remove what is no longer in it."""
+    """Install what is locked and missing, write the lock, and remove what is no longer in it.
+
+    Folders that pools of this machine hold stay until a later build.
+    """
     place = folder()
     (place / "lib").mkdir(parents=True, exist_ok=True)
     place.chmod(0o755)  # workers run as other users
@@ -247,7 +269,8 @@ def _build(asked: list[str], pins: list[Distribution]) -> list[Distribution]:
     kept = {pin.folder for pin in pins}
     for path in [*(place / "lib").iterdir(), *place.glob(f"{_UNFINISHED}*")]:  # the latter left by killed builds
         if path not in kept:
-            shutil.rmtree(path)
+            with contextlib.suppress(BlockingIOError), _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                shutil.rmtree(path)
     return pins
 
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from sandbox import isolation
-from sandbox.packages import find
+from sandbox.packages import find, hold
 from sandbox.program import Program, TestOutcome, Usage, Verdict, classify
 from sandbox.worker_process import WorkerLost, WorkerProcess
 
@@ -68,6 +68,7 @@ class SandboxPool:
         if min_isolation not in isolation.LEVELS:
             raise ValueError(f"min_isolation must be one of {', '.join(isolation.LEVELS)}, not {min_isolation!r}")
         environment = find(packages)
+        self._packages = hold(environment)
         self._level, self._start_worker = rented or (min_isolation, partial(WorkerProcess, layers, environment))
         self._pid = os.getpid()
         self._closed = False
@@ -157,6 +158,7 @@ class SandboxPool:
         while self._free:
             if (free := self._free.pop()) is not None:
                 free.kill()
+        self._packages.close()
 
     def _take(self, is_fresh: bool) -> Worker:
         """A free worker, or a new one. Raises WorkerLost if that does not start; others are then taken before it."""

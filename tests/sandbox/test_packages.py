@@ -115,6 +115,20 @@ def test_what_is_there_keeps_its_version_until_another_is_asked_for(upper: Path)
     assert packages.find(["lower"]).digest != before
 
 
+def test_versions_that_a_pool_uses_stay_until_the_next_build_after_its_end(upper: Path) -> None:
+    make_wheel(upper, "upper", "2.0", "def answer():\n    return 3\n")
+    lib = packages.folder() / "lib"
+    program = Program(source="import upper", tests=["assert upper.answer() == 2"])
+    with SandboxPool(packages=["upper"]) as pool:
+        packages.add(["upper==2.0"])
+        pool._take(is_fresh=True).kill()
+        pool._free.append(None)  # the next worker imports them anew
+        assert pool.run([program])[0].error_type == "accepted"
+    assert sorted(path.name for path in lib.iterdir()) == ["lower-1.0", "upper-1.0", "upper-2.0"]
+    packages.remove(["upper"])
+    assert list(lib.iterdir()) == []
+
+
 def test_another_machine_builds_the_same_from_the_lock_and_from_nothing_else(
     upper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
