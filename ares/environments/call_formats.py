@@ -69,13 +69,19 @@ def _llama(text: str) -> list[Call | Malformed]:
 def _python(text: str) -> list[Call | Malformed]:
     calls: list[Call | Malformed] = []
     begins = None
-    for fence in re.finditer(r"^```(python|py)?[ \t]*$", text, re.MULTILINE):
-        if begins is None:
-            begins = fence.end() + 1 if fence[1] else None
-        elif not fence[1]:
-            calls.append(Call("python", {"code": text[begins : fence.start()]}))
+    text, indent = text.replace("\r\n", "\n"), ""
+    for fence in _FENCE.finditer(text):
+        if begins is None and fence[2]:
+            begins, indent = fence.end() + 1, fence[1]
+        elif begins is not None and not fence[2]:
+            code = re.sub(f"^{indent}", "", text[begins : fence.start()], flags=re.MULTILINE)
+            calls.append(Call("python", {"code": code}))
             begins = None
-    return calls
+    return calls if begins is None else [*calls, Malformed("```python has no closing ```")]
+
+
+_FENCE = re.compile(r"^([ \t]*)```(python3?|py)?[ \t]*$|```[ \t]*$", re.MULTILINE | re.IGNORECASE)
+"""(indentation, language) of a line that opens or closes a block; or the end of a line of code, which closes it."""
 
 
 FORMATS: Mapping[str, Callable[[str], list[Call | Malformed]]] = {

@@ -49,7 +49,12 @@ CASES: dict[str, dict[str, list[Call | Malformed]]] = {
             Call("python", {"code": "x = 1\n\n"}), Call("python", {"code": "x\n"})
         ],
         "```\nprint(1)\n```": [],
-        "```python\nprint(1)": [],
+        "```python3\r\nprint(1)\r\n```": [Call("python", {"code": "print(1)\n"})],
+        "```Python\nprint(1)```": [Call("python", {"code": "print(1)"})],
+        "1. So:\n\n   ```python\n   if 1:\n     x\n\n   ```": [Call("python", {"code": "if 1:\n  x\n\n"})],
+        "```py\nx\n```\n```python\nprint(1)": [
+            Call("python", {"code": "x\n"}), Malformed("```python has no closing ```")
+        ],
         "say ```python inline```": [],
     },
 }  # fmt: skip
