@@ -69,7 +69,7 @@ class PythonSession:
         Args:
             code: The code to run.
         """
-        source = SESSION.format(earlier=self._cells, last=code, end=END)
+        source = SESSION.format(earlier=self._cells, last=code, most=MOST_OUTPUT, end=END)
         program = Program(source=source, stdin_tests=[("", "")], cpu_seconds=CPU_SECONDS, wall_seconds=WALL_SECONDS)
         [verdict] = open_sandbox().run([program])
         [outcome] = verdict.tests
@@ -88,11 +88,13 @@ class PythonSession:
 
 END = "\x04"
 """Ends the output of code that ran to its end."""
+MOST_OUTPUT = 60_000
+"""Bytes of what a cell prints that are kept: the sandbox takes 64 KiB."""
 ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}")
 """Of an object in memory: another one whenever the same code runs."""
 LIMITS = ("timeout", "memory", "output_limit")
 SESSION = """
-import ast, contextlib, io
+import ast, contextlib, io, os
 space = {{"__name__": "__main__"}}
 def run(name, text):
     tree = ast.parse(text, name)
@@ -105,7 +107,16 @@ for text in {earlier!r}:
     with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
         with contextlib.redirect_stderr(io.StringIO()):
             run("<earlier code>", text)
-run("<code>", {last!r})
+try:
+    run("<code>", {last!r})
+finally:
+    print(end="", flush=True)
+    with contextlib.suppress(OSError):
+        printed = os.lseek(1, 0, os.SEEK_CUR)
+        if printed > {most}:
+            os.ftruncate(1, {most})
+            os.lseek(1, {most}, os.SEEK_SET)
+            print(f"\\n({{printed}} bytes in all)")
 print({end!r}, end="")
 """
 

@@ -153,6 +153,10 @@ def test_the_python_tool_keeps_its_variables_and_shows_the_last_value() -> None:
     assert session.python("import math\nmath.pi; None") == ""
     assert session.python("print(object(), f)") == "<object object at 0x…> <function f at 0x…>\n"
     assert PythonSession().python("'x' in dir()") == "False\n"
+    assert session.python("y = 1\nprint('é' * 40_000)") == "é" * 30_000 + "\n(80001 bytes in all)\n"
+    with pytest.raises(ToolError, match=r"\(70001 bytes in all\)\nZeroDivisionError: division by zero$"):
+        session.python("print('x' * 70_000)\n1 / 0")
+    assert session.python("y") == "1\n"
 
 
 HOSTILE = {
@@ -166,8 +170,8 @@ HOSTILE = {
     "open('/etc/passwd').read()": "Error",
     "open('/usr/x', 'w')": "Error",
     "x = bytearray(10**11)": "MemoryError",
-    "print('x' * 10**8)": "more than 65536 bytes of output; the code is undone",
-    "'x' * 10**8": "more than 65536 bytes of output; the code is undone",
+    "print('x' * 10**8)": r"x\n\(16777216 bytes in all\)\nOSError: \[Errno 27\] File too large$",
+    "'x' * 10**8": r"x\n\(16777216 bytes in all\)\nOSError: \[Errno 27\] File too large$",
     "import sys; sys.stderr.write('x' * 10**8)": "^x{65536}$",
     "raise ValueError('x' * 10**8)": "ValueError: x",
     "import sys; sys.stdout = None": "the process ended; the code is undone",
