@@ -162,10 +162,7 @@ class TurnTemplate:
             if lengths[number] > share:
                 fits[number] = self._fitting(texts[number], share)
             limit -= min(lengths[number], share)
-        return [
-            text if end == len(text) else f"{text[:end]}… ({len(text) - end:,} more characters)"
-            for text, end in zip(texts, fits, strict=True)
-        ]
+        return [_cut(*each) for each in zip(texts, fits, strict=True)]
 
     def _fitting(self, text: str, limit: int) -> int:
         """How many characters have at most `limit` tokens."""
@@ -180,6 +177,16 @@ class TurnTemplate:
     def _count(self, text: str) -> int:
         cut = self._markup_begins.sub(rf"\g<0>{CUT}", text)
         return len(self._tokenise(cut, is_cut=cut != text))
+
+
+def _cut(text: str, end: int) -> str:
+    """A text up to `end`, and how much is left out; its environment's process may have left out something before."""
+    if end == len(text):
+        return text
+    earlier = re.search(r"… \(([\d,]+) more characters\)\Z", text)
+    whole = text[: earlier.start()] if earlier else text
+    more = len(whole[end:]) + (int(earlier[1].replace(",", "")) if earlier else 0)
+    return f"{whole[:end]}… ({more:,} more characters)"
 
 
 def _markup(tokenizer: PreTrainedTokenizerBase, rendered: str) -> dict[int, str]:

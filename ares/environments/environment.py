@@ -46,10 +46,14 @@ class Reply:
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def checked(reply: Any, longest: int) -> Reply:
-    """What an environment returned as a Reply of plain values, its texts cut to `longest` characters.
+LONGEST_ANSWER = 1_000_000
+"""Characters of a final answer."""
 
-    Raises TypeError or ValueError in one line: not a Reply, not text, not a finite number.
+
+def checked(reply: Any, longest: int) -> Reply:
+    """What an environment returned as a Reply of plain values, its observations cut to `longest` characters.
+
+    Raises TypeError or ValueError in one line: not a Reply, not text, not a finite number, an answer too long.
     """
     if not isinstance(reply, Reply):
         raise TypeError(f"step returned {article(reply)}, not a Reply (from ares.environments import Reply)")
@@ -57,10 +61,13 @@ def checked(reply: Any, longest: int) -> Reply:
     for text in texts:
         if not isinstance(text, str):
             raise TypeError(f"an observation is text, not {article(text)}")
-    cut = tuple(text[:longest].encode(errors="backslashreplace").decode() for text in texts)  # no lone surrogates
+    cut = tuple(_cut(text, longest).encode(errors="backslashreplace").decode() for text in texts)  # no lone surrogates
     success = finite(reply.success, "success")
     if success is not None and not 0 <= success <= 1:
         raise ValueError(f"success lies in [0, 1] (got {success:g})")
+    answer = None if reply.answer is None else str(reply.answer).encode(errors="backslashreplace").decode()
+    if answer is not None and len(answer) > LONGEST_ANSWER:
+        raise ValueError(f"the answer has {len(answer)} characters, more than {LONGEST_ANSWER}")
     metrics = {str(name): finite(value, f"the metric {name}") for name, value in reply.metrics.items()}
     return Reply(
         cut if isinstance(reply.observation, tuple) else cut[0],
@@ -68,9 +75,14 @@ def checked(reply: Any, longest: int) -> Reply:
         bool(reply.done),
         success,
         {name: value for name, value in metrics.items() if value is not None},
-        None if reply.answer is None else str(reply.answer)[:longest].encode(errors="backslashreplace").decode(),
+        answer,
         reply.chat,
     )
+
+
+def _cut(text: str, longest: int) -> str:
+    more = len(text) - longest
+    return text if more <= 0 else f"{text[:longest]}… ({more:,} more characters)"
 
 
 def finite(value: Any, what: str) -> float | None:

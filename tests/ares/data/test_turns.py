@@ -203,6 +203,13 @@ def test_what_is_too_long_is_cut_at_a_character_and_the_model_told_so(name: str,
         assert "\ufffd" not in text
 
 
+def test_the_model_is_told_the_whole_length_of_what_its_environment_had_cut_already() -> None:
+    cut = "z" * 100 + "… (1,000 more characters)"
+    text, _ = TurnTemplate(published("chatml"), {}).following(cut, end_of("chatml"), 16)
+    assert f"z… ({1100 - text.count('z'):,} more characters)" in text
+    assert 0 < text.count("z") < 100
+
+
 def test_short_results_leave_their_room_to_longer_ones() -> None:
     text, _ = TurnTemplate(published("chatml"), {}).following(("1", "z" * 100, "2"), end_of("chatml"), 64)
     assert (text.count("tool\n1<|im_end|>"), text.count("tool\n2<|im_end|>")) == (1, 1)

@@ -250,8 +250,12 @@ def test_what_it_prints_goes_where_the_runs_output_goes_and_there_is_no_input(
 
 
 def test_a_long_observation_is_cut_and_half_characters_are_spelled_out(pool: EnvironmentPool) -> None:
-    assert said(pool.step(episodes(1), ["Reply('x' * 10**8)"])) == ["x" * 64 * 3]
+    assert said(pool.step(episodes(1), ["Reply('x' * 10**8)"])) == ["x" * 64 * 3 + "… (99,999,808 more characters)"]
     assert said(pool.step(episodes(1), ["Reply(('\\ud800', 'é'))"])) == [("\\ud800", "é")]
+    whole, longer = pool.step(episodes(2), [f"Reply(done=True, answer='x' * {size})" for size in (10**6, 10**6 + 1)])
+    assert whole.reply is not None
+    assert whole.reply.answer == "x" * 10**6
+    assert longer.error.endswith("ValueError: the answer has 1000001 characters, more than 1000000")
 
 
 def test_what_cannot_be_loaded_is_refused_in_one_line(pool: EnvironmentPool, file: Path) -> None:
@@ -336,7 +340,7 @@ def test_tools_that_misbehave_are_cut_short_or_end_their_episode_alone(
     for heard, (code, told) in zip(said(answers), (HOSTILE_CALLS | DEADLY_CALLS).items(), strict=True):
         assert isinstance(heard, str) == (code in DEADLY_CALLS), (code, heard)
         assert told in "".join(heard)[: 64 * 10], code
-        assert len("".join(heard)) <= 64 * 10, code
+        assert len("".join(heard)) <= 64 * 10 + len("… (99,999,999 more characters)"), code
     monkeypatch.delenv("A_KEY_OF_ITS_OWN")
     with pytest.raises(ConfigError, match=r"^environment.variables: A_KEY_OF_ITS_OWN is not set$"):
         EnvironmentPool(EnvironmentConfig.model_validate(config)).describe()
