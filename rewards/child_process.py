@@ -65,13 +65,21 @@ class ChildProcess:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    _kill_session(process.pid)
     process.wait()
 
 
+def _kill_session(session: int) -> None:
+    """Kill the processes of a session, of whatever process group: this one last, if it is among them."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    for pid in sorted(pids, key=lambda pid: pid == os.getpid()):
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == session:
+                os.kill(pid, signal.SIGKILL)
+
+
 def end_with(parent: int) -> None:
-    """In the child: exit as soon as `parent` is gone, even while the main thread is busy.
+    """In the child, or a fork of it: kill its session as soon as `parent` is gone, even while the main thread is busy.
 
     A parent that is killed cannot stop its children itself.
     """
@@ -79,7 +87,7 @@ def end_with(parent: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
-        os._exit(0)
+        _kill_session(os.getsid(0))
 
     threading.Thread(target=watch, daemon=True).start()
 

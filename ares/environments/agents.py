@@ -9,7 +9,8 @@
 
 The agent finds the address and a key in OPENAI_BASE_URL and OPENAI_API_KEY, where clients look. Each request must add
 to the one before: the answer, then a message of a user or results of tools. The answer is sampled by the run, as any
-turn: temperature and the like of a request change nothing. Not covered: streaming, several requests at once, token ids.
+turn: temperature and the like of a request change nothing. A client that repeats a request, as it waited too long for
+the answer, is given it then. Not covered: streaming, several requests at once, token ids.
 """
 
 import asyncio
@@ -22,12 +23,14 @@ import secrets
 import signal
 import socket
 import sys
+import time
 import warnings
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler
-from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.connection import Pipe, wait
 from typing import Any
 
 import numpy as np
@@ -45,8 +48,8 @@ from rewards.child_process import end_with, where_raised
 
 KEY = secrets.token_hex()
 """What this process's agents send."""
-LONGEST_ANSWER = 1_000_000
-"""Characters of an agent's final answer."""
+LIVE: "weakref.WeakSet[AgentEnvironment]" = weakref.WeakSet()
+"""Those of this process, whose connections an agent inherits."""
 
 
 class AgentFailed(Exception):
@@ -61,21 +64,24 @@ class AgentEnvironment:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # an episode has three open files
         self._server = socket.create_server(("127.0.0.1", 0))
+        self._ending, self._theirs = Pipe(duplex=False)
         self._messages: list[Message] = []
         self._tools: list[Any] = []
         self._request: Request | None = None
+        self._answer: dict[str, Any] = {}
+        self._waited = 0.0
+        self._gave_up = ""  # what to say if the client of the last request did not wait for its answer
         self._turn = self._process = 0
+        LIVE.add(self)
 
     def reset(self, row: Mapping[str, Any], seed: int) -> Reply:
         """Start the agent, up to its first request: the whole chat."""
-        self._ending, theirs = Pipe(duplex=False)
         parent = os.getpid()
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of the thread that watches us
             self._process = os.fork()
         if not self._process:
-            self._ending.close()
-            self._run(row, seed, theirs, parent)
-        theirs.close()
+            self._run(row, seed, parent)
+        self._theirs.close()
         reply = self._next()
         if reply.chat is None:
             raise AgentFailed("the agent returned without asking anything")
@@ -89,14 +95,15 @@ class AgentEnvironment:
         self._messages.append(read_message(message))
         ends = "tool_calls" if "tool_calls" in message else "stop"
         choice = {"index": 0, "finish_reason": ends, "message": message, "logprobs": None}
-        self._request.answer(200, {"id": f"ares-{self._turn}", "object": "chat.completion", "created": 0,
-                                   "model": "ares", "choices": [choice]})  # fmt: skip
-        self._request.close()
+        self._answer = {"id": f"ares-{self._turn}", "object": "chat.completion", "created": 0, "model": "ares",
+                        "choices": [choice]}  # fmt: skip
+        self._waited = time.monotonic() - self._request.since
+        self._send()
         return self._next()
 
     def close(self) -> None:
         """Kill the agent and what it has started."""
-        self._server.close()
+        self._hang_up()
         if self._process:
             with suppress(ProcessLookupError, PermissionError):  # it has ended, or leads no group yet
                 os.killpg(self._process, signal.SIGKILL)
@@ -105,14 +112,31 @@ class AgentEnvironment:
             os.waitpid(self._process, 0)
             self._process = 0
 
+    def _hang_up(self) -> None:
+        self._server.close()
+        self._ending.close()
+        if self._request is not None:
+            self._request.close()
+
+    def _send(self) -> None:
+        assert self._request is not None
+        gave_up = f"the client gave up on request {self._turn}, whose answer took {self._waited:.3g} s"
+        self._gave_up = "" if self._request.answer(200, self._answer) else gave_up
+        self._request.close()
+
     def _next(self) -> Reply:
         while True:
             if self._ending in wait([self._server, self._ending]):
                 return self._end()
             request = Request(self._server.accept()[0], ("", 0), None)  # type: ignore[arg-type]
-            if request.body:
-                self._request = request
+            if not request.body:
+                continue
+            known, self._request = self._request, request
+            if not self._gave_up:
                 return self._read(request.body)
+            if known is None or request.body != known.body:
+                raise AgentFailed(self._gave_up)
+            self._send()
 
     def _read(self, body: bytes) -> Reply:
         try:
@@ -139,11 +163,11 @@ class AgentEnvironment:
             told = json.loads(self._ending.recv_bytes())
         except EOFError as error:
             raise AgentFailed("the agent's process died") from error
-        if "error" in told:
-            raise AgentFailed(told["error"])
+        if wrong := "; ".join(filter(None, (told.get("error"), self._gave_up))):
+            raise AgentFailed(wrong)
         return Reply(**told)
 
-    def _run(self, row: Mapping[str, Any], seed: int, ending: "Connection[Any, Any]", parent: int) -> None:
+    def _run(self, row: Mapping[str, Any], seed: int, parent: int) -> None:
         """In the agent's process: run it to its end, which is told to the parent."""
         try:
             os.setpgid(0, 0)
@@ -151,16 +175,19 @@ class AgentEnvironment:
             random.seed(seed)  # a fork seeds it anew
             np.random.seed(seed % 2**32)
             port = self._server.getsockname()[1]
-            self._server.close()
+            for each in LIVE:
+                each._hang_up()
+            direct = ",".join(filter(None, (os.environ.get("no_proxy"), os.environ.get("NO_PROXY"), "127.0.0.1")))
             os.environ |= {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1", "OPENAI_API_KEY": KEY}
+            os.environ |= {"no_proxy": direct, "NO_PROXY": direct}
             told = self._agent(row, seed, **self._settings)
             if inspect.iscoroutine(told):
                 told = asyncio.run(told)
             reply = told if isinstance(told, Reply) else Reply(reward=told)
-            over = asdict(checked(replace(reply, observation="", done=True), LONGEST_ANSWER))
+            over = asdict(checked(replace(reply, observation="", done=True), 0))
         except BaseException as error:  # noqa: BLE001 (whatever an agent raises ends its episode alone)
             over = {"error": where_raised(error, inspect.getfile(self._agent))}
-        ending.send_bytes(json.dumps(over).encode())
+        self._theirs.send_bytes(json.dumps(over).encode())
         sys.stdout.flush()
         os._exit(0)
 
@@ -181,6 +208,7 @@ class Request(BaseHTTPRequestHandler):
     """A request of an agent. If it is for a chat, it has a body and is answered later."""
 
     body = b""
+    since = 0.0
 
     def do_POST(self) -> None:
         """Read it, or refuse it."""
@@ -194,16 +222,19 @@ class Request(BaseHTTPRequestHandler):
         elif not self.path.endswith("/chat/completions"):
             self.answer(404, {"error": {"message": f"{self.path}: there is only /v1/chat/completions"}})
         else:
-            self.body = body
+            self.body, self.since = body, time.monotonic()
 
-    def answer(self, code: int, body: Mapping[str, Any]) -> None:
-        """Answer it."""
+    def answer(self, code: int, body: Mapping[str, Any]) -> bool:
+        """Answer it. Returns whether its client was still waiting."""
         text = json.dumps(body).encode()
-        self.send_response(code)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
+        is_waiting = not wait([self.connection], 0)  # while it waits it sends nothing
+        with suppress(ConnectionError):
+            self.send_response(code)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+        return is_waiting
 
     def finish(self) -> None:
         """Keep the connection of a chat open, for the answer."""

@@ -38,10 +38,12 @@ VARIABLES = (
     "LANG",
     "LC_ALL",
     "LD_LIBRARY_PATH",
+    "NO_PROXY",
     "OMP_NUM_THREADS",
     "PATH",
     "TMPDIR",
     "TZ",
+    "no_proxy",
 )
 """Environment variables that a process is given, with those of the settings: no others, which may be credentials."""
 

@@ -16,17 +16,17 @@ from ares.step import OpenEnvironment
 from tests.ares.builders import tokenizer
 
 FILE = '''
-import asyncio, json, os, random, signal, subprocess, sys, time, urllib.error, urllib.request
+import asyncio, contextlib, json, os, random, re, signal, subprocess, sys, time, urllib.error, urllib.request
 import numpy as np
 from ares.environments import Reply
 
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}]
 
-def post(path="/chat/completions", key=None, **body):
+def post(path="/chat/completions", key=None, timeout=None, **body):
     headers = {"authorization": "Bearer " + (key or os.environ["OPENAI_API_KEY"]), "content-type": "application/json"}
     request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + path, json.dumps(body).encode(), headers)
     try:
-        return json.load(urllib.request.urlopen(request))
+        return json.load(urllib.request.urlopen(request, timeout=timeout))
     except urllib.error.HTTPError as error:
         return error.code
 
@@ -78,6 +78,14 @@ def refused(row, seed):
 def starts(row, seed):
     program = subprocess.Popen(["sleep", "60"])
     ask([user(f"{os.getpid()} {program.pid}")])
+    eval(row.get("then", "0"))
+
+def hurried(row, seed):
+    """Asks the same again, as clients do, when it has waited too long."""
+    for _ in range(row["tries"]):
+        with contextlib.suppress(TimeoutError):
+            return float(post(timeout=0.3, messages=[user("?")])["choices"][0]["message"]["content"])
+    return eval(row["then"])
 
 def alone(row):
     pass
@@ -209,12 +217,48 @@ def test_an_episode_is_rebuilt_with_the_same_random_numbers_after_its_process_wa
 
 def test_an_agent_whose_episode_is_over_is_killed_with_what_it_started(pool: EnvironmentPool) -> None:
     played, first = begin(pool, "starts")
-    assert first.reply is not None
-    assert first.reply.chat is not None
-    pids = [int(each) for each in first.reply.chat["messages"][0]["content"].split()]
+    pids = pids_of(first)
     assert all(map(is_alive, pids))
     pool.end([played.key])
     begin(pool, "adds")  # the next call tells its process
+    wait_for_the_end(pids)
+
+
+def test_agents_and_what_they_started_are_killed_with_their_process(file: Path) -> None:
+    own = EnvironmentPool(settings(file, "starts", processes=1, timeout=2))
+    bystanders = pids_of(begin(own, "starts")[1])
+    played, first = begin(own, "starts", then="re.match('(a+)+b', 'a' * 60)")  # holds the GIL for years
+    assert "took more than 2 s" in step(own, played, "x")[1].error
+    wait_for_the_end(bystanders + pids_of(first))
+    own.close()
+
+
+@pytest.mark.parametrize("tries", [1, 9])
+def test_a_client_that_gave_up_is_answered_when_it_asks_the_same_again(pool: EnvironmentPool, tries: int) -> None:
+    others = {"ask([user('!')])": "turn 1: the client gave up on request 1, whose answer took ",
+              "1.0": "turn 1: the client gave up on request 1, whose answer took ",
+              "1 / 0": "ZeroDivisionError: division by zero; the client gave up on request 1, "}  # fmt: skip
+    played = [begin(pool, "hurried", tries=tries, then=then)[0] for then in others]
+    time.sleep(0.8)
+    for each, why in zip(played, others.values(), strict=True):
+        answer = step(pool, each, "7")[1]
+        assert why in answer.error if tries == 1 else answer == Answer(Reply(reward=7.0, done=True))
+
+
+def test_requests_of_agents_take_no_proxy(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    own = EnvironmentPool(settings(file, "adds", processes=1, variables=["http_proxy"]))
+    assert begin(own, "adds")[1].reply is not None
+    own.close()
+
+
+def pids_of(started: Answer) -> list[int]:
+    assert started.reply is not None
+    assert started.reply.chat is not None
+    return [int(each) for each in started.reply.chat["messages"][0]["content"].split()]
+
+
+def wait_for_the_end(pids: list[int]) -> None:
     deadline = time.monotonic() + 10
     while any(map(is_alive, pids)):
         assert time.monotonic() < deadline
