@@ -1,4 +1,4 @@
-"""The automations that `ares up` registers at a Prefect server."""
+"""What `ares up` registers at a Prefect server: deployments, queues, a schedule and automations."""
 
 import asyncio
 import http.server
@@ -17,7 +17,8 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Failed, Running
 
 from flows.prefect_conductor import EVENT, RESOURCE
-from flows.servers.deployment import AUTOMATIONS, BLOCK, register_automations
+from flows.servers.deployment import AUTOMATIONS, BLOCK, register, register_automations
+from tests import prefect_server
 from tests.prefect_server import whole_server
 
 
@@ -33,18 +34,36 @@ def test_an_address_is_registered_once_replaced_and_taken_away() -> None:
 
     with_address = []
     for url in ("http://127.0.0.1:9/first", "http://127.0.0.1:9/second"):
-        register(url)
+        register_address(url)
         with_address.append(registered())
         assert list(with_address[-1]) == names
         block = CustomWebhookNotificationBlock.load(BLOCK)
         assert isinstance(block, CustomWebhookNotificationBlock)
         assert block.url == url
-    register(None)
+    register_address(None)
     assert list(registered()) == names[:1]
     assert with_address[0][names[0]] == with_address[1][names[0]] == registered()[names[0]]
 
 
-def register(url: str | None) -> None:
+@pytest.mark.usefixtures("prefect")
+def test_deployments_have_their_form_their_queue_and_their_schedule() -> None:
+    url = prefect_server.url()
+    register(url, 2)
+    found = {one["name"]: one for one in prefect_server.call_api(url, "POST", "deployments/filter", {})}
+    assert found.keys() == {"ares-train", "ares-bootstrap", "ares-eval", "ares-ablate", "ares-gc"}
+    (schedule,) = found["ares-gc"]["schedules"]
+    assert (schedule["active"], schedule["schedule"]["cron"]) == (True, "0 4 * * *")
+    assert found["ares-gc"]["parameters"] == {}  # nothing of a run
+    assert found["ares-gc"]["work_queue_name"] == "gc"
+    assert "\n- **tiny-math**: " in found["ares-train"]["description"]
+    form = found["ares-train"]["parameter_openapi_schema"]
+    assert {"tiny-math", "math"} <= set(form["definitions"]["Profile"]["enum"])
+    assert form["definitions"]["TrainConfig"]["properties"]["steps"]["minimum"] == 1
+    queues = prefect_server.call_api(url, "POST", "work_pools/ares/queues/filter", {})
+    assert {queue["name"]: queue["concurrency_limit"] for queue in queues} == {"default": 2, "gc": 1}
+
+
+def register_address(url: str | None) -> None:
     with get_client(sync_client=True) as client:
         register_automations(client, url)
 
@@ -74,7 +93,7 @@ def test_the_address_is_notified_of_a_failed_run_and_not_of_its_step(automated: 
 
     listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listens)
     threading.Thread(target=listener.serve_forever, daemon=True).start()
-    register(f"http://127.0.0.1:{listener.server_address[1]}/hook")
+    register_address(f"http://127.0.0.1:{listener.server_address[1]}/hook")
 
     @flow(name="ares-train-step")
     async def a_step() -> None:
