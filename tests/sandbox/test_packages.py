@@ -34,17 +34,25 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of wheels and of an environment with `upper`, made once: it takes pip one and a half seconds."""
+    """The folder of wheels and of an environment with `upper` and then `apart`, made once, since pip takes a second.
+
+    A build that was killed had left something.
+    """
     root = tmp_path_factory.mktemp("built")
     with pytest.MonkeyPatch.context() as patch:
         offered(root, patch)
+        left = packages.folder() / "building-abc" / "lib"
+        left.mkdir(parents=True)
         packages.add(["upper"])
+        assert names() == ["lower 1.0", "upper 1.0"]
+        packages.add(["apart"])
+        assert not left.parent.exists()
     return root
 
 
 @pytest.fixture
-def upper(wheels: Path, built: Path, tmp_path: Path) -> Path:
-    """The folder of wheels; `upper` was added to the environment."""
+def filled(wheels: Path, built: Path, tmp_path: Path) -> Path:
+    """The folder of wheels; `upper` and `apart` were added to the environment."""
     shutil.copytree(built, tmp_path, dirs_exist_ok=True)  # wheels too: others would have other hashes
     return wheels
 
@@ -58,9 +66,7 @@ def names() -> list[str]:
     return [f"{each.name} {each.version}" for each in packages.installed()]
 
 
-def test_packages_are_added_with_what_they_require_and_removed_with_it(upper: Path) -> None:
-    assert names() == ["lower 1.0", "upper 1.0"]
-    packages.add(["apart"])
+def test_packages_are_added_with_what_they_require_and_removed_with_it(filled: Path) -> None:
     assert names() == ["apart 2.0", "lower 1.0", "upper 1.0"]
     lock = (packages.folder() / packages.LOCK).read_text()
     assert lock.count("--hash=sha256:") == 3
@@ -74,39 +80,31 @@ def test_packages_are_added_with_what_they_require_and_removed_with_it(upper: Pa
     assert [path.name for path in (packages.folder() / "lib").iterdir()] == ["apart-2.0"]
 
 
-def test_what_another_requires_stays_until_that_is_removed(upper: Path) -> None:
+def test_what_another_requires_stays_until_that_is_removed(filled: Path) -> None:
     packages.add(["lower"])
     packages.remove(["lower"])
-    assert (names(), asked_for()) == (["lower 1.0", "upper 1.0"], ["upper"])
+    assert (names(), asked_for()) == (["apart 2.0", "lower 1.0", "upper 1.0"], ["upper", "apart"])
+    packages.remove(["apart"])
     assert packages.remove(["upper"]) == []
 
 
-def test_an_environment_that_was_emptied_is_filled_and_emptied_again(upper: Path) -> None:
-    packages.remove(["upper"])
+def test_an_environment_that_was_emptied_is_filled_and_emptied_again(filled: Path) -> None:
+    packages.remove(["upper", "apart"])
     assert asked_for() == []
     packages.add(["lower"])
-    packages.add(["apart"])
-    assert asked_for() == ["lower", "apart"]
-    packages.remove(["lower"])
-    assert names() == ["apart 2.0"]
-
-
-def test_what_a_killed_build_has_left_goes_with_the_next(wheels: Path) -> None:
-    left = packages.folder() / "building-abc" / "lib"
-    left.mkdir(parents=True)
-    packages.add(["lower"])
-    assert not left.parent.exists()
+    assert asked_for() == ["lower"]
+    assert packages.remove(["lower"]) == []
 
 
 def test_changes_at_the_same_time_follow_one_another(wheels: Path) -> None:
     with ThreadPoolExecutor() as threads:
-        list(threads.map(packages.add, (["upper"], ["apart"], ["lower"])))
+        list(threads.map(packages.add, (["upper"], ["apart"])))
     assert names() == ["apart 2.0", "lower 1.0", "upper 1.0"]
-    assert sorted(asked_for()) == ["apart", "lower", "upper"]
+    assert sorted(asked_for()) == ["apart", "upper"]
 
 
-def test_what_is_there_keeps_its_version_until_another_is_asked_for(upper: Path) -> None:
-    make_wheel(upper, "lower", "1.5", "ONE = 1\n")
+def test_what_is_there_keeps_its_version_until_another_is_asked_for(filled: Path) -> None:
+    make_wheel(filled, "lower", "1.5", "ONE = 1\n")
     packages.add(["apart"])
     before = packages.find(["lower"]).digest
     assert names() == ["apart 2.0", "lower 1.0", "upper 1.0"]
@@ -130,25 +128,26 @@ def test_versions_that_a_pool_uses_stay_until_the_next_build_after_its_end(upper
 
 
 def test_another_machine_builds_the_same_from_the_lock_and_from_nothing_else(
-    upper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    packages.remove(["apart"])
     lock, digest = packages.folder() / packages.LOCK, packages.find(["upper"]).digest
     monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "other"))
     packages.add_locked(lock)
     assert packages.find(["upper"]).digest == digest
     monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "third"))
-    make_wheel(upper, "lower", "1.0", "ONE = 7\n")  # the same version, but other bytes
+    make_wheel(filled, "lower", "1.0", "ONE = 7\n")  # the same version, but other bytes
     with pytest.raises(BuildError, match="DO NOT MATCH THE HASHES"):
         packages.add_locked(lock)
     assert packages.installed() == []
 
 
-def test_a_build_that_fails_leaves_the_environment_as_it_was(upper: Path) -> None:
+def test_a_build_that_fails_leaves_the_environment_as_it_was(filled: Path) -> None:
     with pytest.raises(BuildError, match="No matching distribution found for nosuch"):
         packages.add(["nosuch"])
     with pytest.raises(BuildError, match="not names of packages"):
         packages.add(["--index-url=x"])
-    assert names() == ["lower 1.0", "upper 1.0"]
+    assert names() == ["apart 2.0", "lower 1.0", "upper 1.0"]
 
 
 def test_missing_packages_are_one_error_with_the_command_before_anything_starts(
@@ -161,8 +160,7 @@ def test_missing_packages_are_one_error_with_the_command_before_anything_starts(
         SandboxPool(packages=["scikit-learn"])
 
 
-def test_programs_and_tests_have_what_was_asked_for_and_what_it_requires_and_nothing_else(upper: Path) -> None:
-    packages.add(["apart"])
+def test_programs_and_tests_have_what_was_asked_for_and_what_it_requires_and_nothing_else(filled: Path) -> None:
     source = "import upper\ndef f():\n    return upper.answer()\ndef g():\n    import apart"
     program = Program(source=source, tests=["assert f() == 2", "import upper\nassert upper.answer() == f()", "g()"])
     with SandboxPool(packages=["upper"]) as pool:
@@ -173,18 +171,17 @@ def test_programs_and_tests_have_what_was_asked_for_and_what_it_requires_and_not
     assert [test.trusted for test in verdict.tests] == [True, False, True]
 
 
-def test_the_command_adds_lists_and_removes(wheels: Path) -> None:
-    result = CliRunner().invoke(app, ["packages", "list"])
-    assert "packages: none" in result.output
-    result = CliRunner().invoke(app, ["packages", "add", "upper"])
-    assert "package upper 1.0: import upper" in result.output, result.output
+def test_the_command_adds_lists_and_removes(filled: Path) -> None:
+    assert "packages: none" in CliRunner().invoke(app, ["packages", "remove", "upper", "apart"]).output
+    assert "packages: none" in CliRunner().invoke(app, ["packages", "list"]).output
+    result = CliRunner().invoke(app, ["packages", "add", "apart"])
+    assert "package apart 2.0: import apart" in result.output, result.output
     assert "packages.lock" in CliRunner().invoke(app, ["probe"]).output
-    assert "lower" in CliRunner().invoke(app, ["packages", "list"]).output
-    assert "packages: none" in CliRunner().invoke(app, ["packages", "remove", "upper"]).output
+    assert "apart" in CliRunner().invoke(app, ["packages", "list"]).output
     assert CliRunner().invoke(app, ["packages", "add"]).exit_code == 2
 
 
-def test_run_takes_packages(upper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_takes_packages(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program, tests = tmp_path / "program.py", tmp_path / "tests.py"
     program.write_text("import upper\ndef f():\n    return upper.answer()\n")
     tests.write_text("assert f() == 2\n")
