@@ -1,6 +1,6 @@
 """CPU seconds in which `ares browse` answers what its page asks for first, of a run of 200 steps × 4,096 samples.
 
-The goal is two seconds to the open page; what a browser adds is in docs/history.md.
+The goal is two seconds to the open page; a browser adds to that.
 
     python -m benchmarks.browse
 """

@@ -49,7 +49,7 @@ class GrowingLayer(DynamicLayer):
     """Keys and values [B, heads, tokens, D]: views into buffers that have room for some more tokens.
 
     What: the fields of `DynamicLayer` (keys, values, lazy_initialization). Why: its own `update` copies everything for
-    every new token, which takes 7 to 24 % of a training step on a CPU (docs/measurements/speed.md).
+    every new token, which takes 7 to 24 % of a training step on a CPU.
     Since 4.56. Notices: tests/ares/engines/test_transformers_engine.py (the bits of transformers' own cache).
     """
 
