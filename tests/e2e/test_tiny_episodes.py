@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from examples.tiny import CHECKPOINTS
-from tests.short_runs import ares, commits
+from tests.short_runs import ares, commits, told
 
 SMALL = [
     "train.steps=1", "rollout.prompts=4", "rollout.n=4", "rollout.shard_prompts=4", "learner.global_batch_prompts=4",
@@ -18,7 +18,7 @@ SMALL = [
 
 
 def test_a_step_calls_the_calculator_and_learns_nothing_of_what_it_said(tmp_path: Path) -> None:
-    ended = ares(tmp_path, "train", "tiny-tool", *SMALL, "--run", "run")
+    ended = told(tmp_path, "train", "tiny-tool", *SMALL, "--run", "run", "--plain")
     assert ended.returncode == 0, ended.stderr[-3000:]
     commit = commits(tmp_path, "run")[-1]
     assert commit.metrics["episode/calls/calculator"] > 0.2
