@@ -88,9 +88,9 @@ def render(ablation: AblationRows, rows_name: str, picture: str = "") -> str:
     """The report as HTML text; `picture`: the differences as SVG, or ""."""
     definition, children, rows = ablation.definition, ablation.children, ablation.rows
     last, measures = find_last_step(ablation), list_measures(definition.primary, ablation.logged)
-    finished = cut_rows(ablation).index.droplevel("step").unique()
+    finished = cut_rows(ablation).droplevel("step").index.unique()
     newest = rows.index.to_frame()["step"].groupby(CHILD).max()
-    complete = rows[rows.index.droplevel("step").isin(finished)]  # others would cut the curves' means short
+    complete = rows[rows.droplevel("step").index.isin(finished)]  # others would cut the curves' means short
     drawn = dict.fromkeys(definition.variants, rows[:0])
     for some in (rows, complete):
         drawn |= {str(variant): of for variant, of in some.groupby("variant")}
@@ -129,7 +129,7 @@ def list_sources(ablation: AblationRows, measure: Measure) -> Iterator[tuple[Any
     numbers = find_numbers(ablation, measure)
     for child, weights in weigh(ablation, measure).groupby(CHILD, sort=False):
         steps = list(weights.index.get_level_values("step"))
-        yield measure, *child, ablation.children["run_id"][child], steps, numbers[child]
+        yield measure, *child, ablation.children["run_id"].get(child), steps, numbers.get(child)
 
 
 def tabulate_measures(ablation: AblationRows, measures: list[Measure]) -> Table:

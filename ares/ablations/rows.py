@@ -138,7 +138,8 @@ def _read_problems(store: RunStore, commit: Commit) -> dict[str, float]:
     except DamagedArtifact as error:
         logger.warning("%s, step %d: values by problem are left out: %s", store.name, commit.step, error)
         return {}
-    return scored["accuracy"].astype(float).groupby(scored["id"]).mean().to_dict()
+    means = scored["accuracy"].astype(float).groupby(scored["id"]).mean()
+    return {str(name): mean for name, mean in means.items()}
 
 
 def problems_path(rows: Path) -> Path:

@@ -33,7 +33,7 @@ def _tell_left_out(ablation: AblationRows, measure: Measure, above: float = -mat
     if numbers.empty:
         return ""
     known = numbers[numbers > above].index
-    finished = cut_rows(ablation).index.droplevel("step").unique()
+    finished = cut_rows(ablation).droplevel("step").index.unique()
     left_out = [f"{variant} seed {seed}" for variant, seed in finished.difference(known, sort=False)]
     name = f"{AREA}{measure.metric}" if measure.how == "area" else measure.metric
     why = "no number" if math.isinf(above) else f"not above {above:g}"

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Any
 
 import pandas as pd
 
@@ -48,9 +49,9 @@ def ablation(code: bool = False, children: dict[tuple[str, int], pd.DataFrame] |
     return replace(found, **changes)  # type: ignore[arg-type]
 
 
-def children_of(found: AblationRows) -> dict[tuple[str, int], pd.DataFrame]:
+def children_of(found: AblationRows) -> dict[Any, pd.DataFrame]:
     """The rows of each child, to make another ablation of."""
-    return {(str(variant), int(seed)): of for (variant, seed), of in found.rows.groupby(CHILD, sort=False)}
+    return dict(iter(found.rows.groupby(CHILD, sort=False)))
 
 
 class Page(HTMLParser):
