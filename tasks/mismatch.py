@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel
 
+from algorithms.losses import importance_weights
 from ares.errors import UserError
 from ares.runs import Step
 from ares.step import GREEDY, sampled_rows, token_batch
@@ -38,7 +39,9 @@ async def compare(step: Step, rollouts: list[Ref], purpose: str, temperature: fl
     shards = [step.run.store.read_rows(rollouts[shard]) for shard in _spread(len(rollouts), SHARDS)]
     some = [_some(rows[rows["sample"] != GREEDY], COMPARED // len(shards)) for rows in shards]
     batch = token_batch(sampled_rows(some, step.run.problems(purpose)), step.run.pad_id)
-    return Mismatch(mean=(await step.run.workers.mismatch(step.number, batch, temperature))[MEAN])
+    log_probs = await step.run.workers.log_probs(step.number, batch, temperature)
+    _, measures = importance_weights(log_probs, batch.tensor("engine_log_probs"), batch.tensor("response_mask"), None)
+    return Mismatch(mean=measures[MEAN])
 
 
 def _some(rows: pd.DataFrame, count: int) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""The Ray actors: learner ranks and engines, each in a process of its own with its own thread count.
+"""The Ray actors: learner ranks and engines, each in a process of its own with its own thread count, and their place.
 
 All their state can be rebuilt from the run directory (ares/workers). Not covered: what they do (ares/workers:
 LearnerService, EngineService).
@@ -9,11 +9,12 @@ from typing import Any
 
 import ray
 from ray.exceptions import ObjectLostError
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ares.config import Config
 from ares.learner import Ranks
 from ares.store import RunStore, path_of
-from ares.workers import EngineService, LearnerService, SharedWeights
+from ares.workers import EngineService, LearnerService, SharedWeights, bundles
 
 
 class LearnerActor(LearnerService):
@@ -55,12 +56,22 @@ class EngineActor(EngineService):
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(Config.model_validate(settings))
 
-    def load_weights(self, version: int, weights: Any, lent: bool = False) -> None:
+    def load_weights(self, version: int, weights: Any) -> None:
         """Take over weights that lie in the learner's memory or in Ray's object store."""
-        if not isinstance(weights, SharedWeights):
-            super().load_weights(version, weights)
-            return
+        self.engine.borrows = isinstance(weights, SharedWeights)
         try:
-            super().load_weights(version, weights.arrays(), lent=True)
+            super().load_weights(version, weights.arrays() if self.engine.borrows else weights)
         except FileNotFoundError as error:
             raise ObjectLostError("", None, "the learner has died") from error
+
+
+def actor_options(config: Config, role: str, number: int, group: Any) -> dict[str, Any]:
+    """Ray options of learner rank or engine `number`; `group`: the placement group, None without GPUs."""
+    threads = config.learner.threads if role == "learner" else config.rollout.threads
+    if group is None:
+        return {"num_cpus": threads, "num_gpus": 0}
+    colocated = config.rollout.placement == "colocate"
+    bundle = number if role == "learner" or colocated else config.learner.ranks + number
+    gpus = 0.5 if colocated else bundles(config)[bundle]["GPU"]
+    place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
+    return {"num_cpus": threads, "num_gpus": gpus, "scheduling_strategy": place}

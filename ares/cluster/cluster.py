@@ -14,16 +14,15 @@ from typing import Any, TypeVar
 import ray
 from ray.exceptions import ObjectLostError, RayTaskError
 
-from ares.cluster.actors import EngineActor, LearnerActor
+from ares.cluster.actors import EngineActor, LearnerActor, actor_options
 from ares.cluster.connection import connect, has_died
 from ares.cluster.failures import DEATHS, WorkerError, failure
 from ares.cluster.groups import EngineGroup, LearnerGroup, name_of
 from ares.cluster.patience import ActorHung, Patience
-from ares.cluster.placement import actor_options, bundles
 from ares.config import Config, ConfigError
 from ares.models import settings_against
 from ares.store import RunStore
-from ares.workers import Workers, check_gpus, demand, uses_gpus
+from ares.workers import Workers, bundles, check_gpus, demand, uses_gpus
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

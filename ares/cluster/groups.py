@@ -12,15 +12,16 @@ import ray
 from ares.cluster.failures import DEATHS
 from ares.cluster.patience import Patience
 from ares.engines import Request, SamplingSettings
-from ares.learner import UpdateResult
-from ares.store import Ref
 
 GRACE = 10.0
 """Seconds to wait for a rank's death to be reported after another rank has lost its connection."""
 
 
-class _Group:
-    """Actors that are called as one."""
+class Group:
+    """Actors that are called as one: every one gets the same calls, and the first one's result is returned.
+
+    Calls raise one of DEATHS when an actor died, whatever the others raise because of it, and ActorHung.
+    """
 
     def __init__(self, actors: list[Any], patience: Patience) -> None:
         self.actors = actors
@@ -36,6 +37,29 @@ class _Group:
                 await _all(self._ready)
         self._ready = []
 
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of every actor and wait for all."""
+        await self.started()
+        suspect = "" if method == "load_weights" else name_of(self.actors[0])  # it may be the learner that hangs
+        async with self._patience.waiting(method, suspect):
+            return (await _all([getattr(actor, method).remote(*arguments) for actor in self.actors]))[0]
+
+    async def stream(self, told: Callable[[Any], None], method: str, *arguments: Any) -> list[Any]:
+        """All that a method of the first actor yields; `told` is given each as it comes."""
+        await self.started()
+        streams = [getattr(actor, method).remote(*arguments) for actor in self.actors]
+        others = [self._parts(lambda part: None, method, *each) for each in zip(self.actors, streams, strict=True)][1:]
+        return (await _all([self._parts(told, method, self.actors[0], streams[0]), *others]))[0]
+
+    async def _parts(self, told: Callable[[Any], None], method: str, actor: Any, references: Any) -> list[Any]:
+        parts = []
+        async with self._patience.waiting(method, name_of(actor)) as came:
+            async for reference in references:
+                parts.append(await reference)
+                came()
+                told(parts[-1])
+        return parts
+
     def has(self, actor_id: str | None) -> bool:
         """Whether an actor, by its hexadecimal id, is one of them."""
         return actor_id in [name_of(actor) for actor in self.actors]
@@ -46,8 +70,8 @@ class _Group:
             ray.kill(actor)
 
 
-class LearnerGroup(_Group):
-    """The learner's ranks. Every rank gets the same calls; the first one's result is returned."""
+class LearnerGroup(Group):
+    """The learner's ranks, which compute together."""
 
     def __init__(self, actors: list[Any], patience: Patience) -> None:
         super().__init__(actors, patience)  # asks whether they are ready before they join, which has its own limit
@@ -64,37 +88,6 @@ class LearnerGroup(_Group):
                 await _all(self._joining)
         self._joining = []
 
-    async def call(self, method: str, *arguments: Any) -> Any:
-        """Call every rank and wait for all.
-
-        Raises one of DEATHS when one died, whatever the others raise because of it, and ActorHung.
-        """
-        await self.started()
-        async with self._patience.waiting(method, name_of(self.actors[0])):
-            return (await _all([getattr(actor, method).remote(*arguments) for actor in self.actors]))[0]
-
-    async def update(
-        self, batch: Ref, beta: dict[str, Any] | None, progress: Callable[[int], None] | None = None
-    ) -> UpdateResult:
-        """One training step of every rank; `progress` is told how many optimiser steps the first has done.
-
-        Raises one of DEATHS and ActorHung.
-        """
-
-        async def of_one(actor: Any) -> Any:
-            result: Any = None
-            async for reference in actor.update.remote(batch, beta):
-                result = await reference
-                if actor is self.actors[0] and isinstance(result, int):
-                    came()
-                    if progress is not None:
-                        progress(result)
-            return result
-
-        await self.started()
-        async with self._patience.waiting("update", name_of(self.actors[0])) as came:
-            return (await _all([of_one(actor) for actor in self.actors]))[0]
-
     def weights(self, averaged: bool = False) -> Any:
         """A reference to the policy's weights, or their average, which never pass through this process."""
         for actor in self.actors[1:]:
@@ -102,49 +95,30 @@ class LearnerGroup(_Group):
         return self.actors[0].weights.remote(averaged)
 
 
-class EngineGroup(_Group):
+class EngineGroup(Group):
     """The engines. Each gets a fixed part of every call's requests, so its batches are the same in a repeated call."""
 
-    async def load_weights(self, version: int, weights: Any) -> None:
-        """Hand every engine the weights of a version. Raises one of DEATHS or ActorHung."""
-        await self.started()
-        async with self._patience.waiting("load_weights", ""):  # it may be the learner that hangs
-            await _all([actor.load_weights.remote(version, weights) for actor in self.actors])
+    async def stream(
+        self, told: Callable[[Any], None], method: str, requests: list[Request], settings: SamplingSettings
+    ) -> list[pd.DataFrame]:
+        """The rows of all engines, indexed by request; `told` is given them as they come."""
 
-    async def sleep(self) -> None:
-        """Have every engine free the GPU memory that the learner needs."""
-        async with self._patience.waiting("sleep", name_of(self.actors[0])):
-            await _all([actor.sleep.remote() for actor in self.actors])
+        def renumbered(indices: np.ndarray) -> Callable[[pd.DataFrame], None]:
+            def tell(rows: pd.DataFrame) -> None:
+                rows.index = indices[rows.index]
+                told(rows)
 
-    async def generate(
-        self, requests: list[Request], settings: SamplingSettings, finished: Callable[[pd.DataFrame], None] | None
-    ) -> pd.DataFrame:
-        """One row a request, in order; `finished` is given them as they finish, indexed by request.
-
-        Raises one of DEATHS or ActorHung.
-        """
-
-        async def of_one(actor: Any, answers: Any, indices: np.ndarray) -> list[pd.DataFrame]:
-            parts: list[pd.DataFrame] = []
-            async with self._patience.waiting("generate", name_of(actor)) as came:
-                async for reference in answers:
-                    rows = await reference
-                    came()
-                    rows.index = indices[rows.index]
-                    parts.append(rows)
-                    if finished is not None:
-                        finished(rows)
-            return parts
+            return tell
 
         shares = np.array_split(np.arange(len(requests)), len(self.actors))
         # Every call is made before anything is awaited: a learner on the same GPU would put the engines to sleep first.
         calls = [
-            (actor, actor.generate.remote([requests[index] for index in share], settings), share)
+            (renumbered(share), method, actor, getattr(actor, method).remote([requests[i] for i in share], settings))
             for actor, share in zip(self.actors, shares, strict=True)
             if len(share)
         ]
-        parts_of = await asyncio.gather(*(of_one(*call) for call in calls))
-        return pd.concat([part for parts in parts_of for part in parts]).sort_index()
+        parts_of = await asyncio.gather(*(self._parts(*call) for call in calls))
+        return [part for parts in parts_of for part in parts]
 
 
 def name_of(actor: Any) -> str:

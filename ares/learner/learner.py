@@ -21,7 +21,7 @@ from torch.distributed.fsdp import register_fsdp_forward_method
 from algorithms.groups import SECOND_TURN_SLOT, group_numbers
 from algorithms.kl import BatchKL
 from algorithms.kl_controllers import KLController
-from algorithms.losses import importance_weights, loss_normalizer
+from algorithms.losses import loss_normalizer
 from algorithms.protocol import DataProto
 from ares.config import Config, ConfigError
 from ares.learner import checkpoints
@@ -166,11 +166,6 @@ class Learner:
         )
         self._release_memory()
         return own["log_probs"]
-
-    def mismatch(self, batch: DataProto, temperature: float) -> dict[str, float]:
-        """`mismatch/…` of rows whose engine_log_probs were sampled at a temperature. Not for masked diffusion."""
-        mask, of_engine = batch.tensor("response_mask"), batch.tensor("engine_log_probs")
-        return importance_weights(self.log_probs(batch, temperature), of_engine, mask, None)[1]
 
     def _micro_batches(self, batch: DataProto) -> list[tuple[Tensor, bool]]:
         """This rank's micro-batches of a batch, each with whether it is idle.

@@ -4,7 +4,7 @@ Covered: versions and replay; the plain implementation in this process; GPUs tha
 and engine compute (ares/learner, ares/engines); Ray's actors, the other implementation (ares/cluster).
 """
 
-from ares.workers.placement import check_engine, check_gpus, demand, runs_that_fit, uses_gpus
+from ares.workers.placement import bundles, check_engine, check_gpus, demand, runs_that_fit, uses_gpus
 from ares.workers.plain import PlainWorkers
 from ares.workers.replay import check_weights, first_unreplayable, newest_checkpoint
 from ares.workers.services import EngineService, LearnerService

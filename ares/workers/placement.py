@@ -1,7 +1,7 @@
 """Which engine runs, how many GPUs a run needs, and whether there are enough of them.
 
 Colocated, learner rank i and engine i are on GPU i together and take turns; split, each has GPUs of its own. Without
-GPUs only threads are counted. Nothing here has run on a GPU. Not covered: Ray's placement (ares/cluster/placement.py).
+GPUs only threads are counted. Nothing here has run on a GPU. Not covered: Ray's options of an actor (ares/cluster).
 """
 
 import importlib.metadata
@@ -23,15 +23,32 @@ class Demand(NamedTuple):
     text: str
 
 
+def bundles(config: Config) -> list[dict[str, float]]:
+    """Cores and GPUs of Ray's placement group: a bundle for each GPU that is shared, or each actor with GPUs of its
+    own."""
+    learner, rollout = config.learner, config.rollout
+    if rollout.placement == "colocate":
+        return [
+            {"CPU": learner.threads * (gpu < learner.ranks) + rollout.threads * (gpu < rollout.engines), "GPU": 1}
+            for gpu in range(max(learner.ranks, rollout.engines))
+        ]
+    of_rank: dict[str, float] = {"CPU": learner.threads, "GPU": 1}
+    of_engine: dict[str, float] = {"CPU": rollout.threads, "GPU": _gpus_of_an_engine(config)}
+    return [of_rank] * learner.ranks + [of_engine] * rollout.engines
+
+
+def _gpus_of_an_engine(config: Config) -> int:
+    return config.rollout.vllm.tensor_parallel if config.rollout.engine == "vllm" else 1
+
+
 def demand(config: Config) -> Demand:
     """GPUs that the learner's ranks and the engines need together."""
-    ranks, rollout = config.learner.ranks, config.rollout
-    each = rollout.vllm.tensor_parallel if rollout.engine == "vllm" else 1
+    ranks, rollout, each = config.learner.ranks, config.rollout, _gpus_of_an_engine(config)
     engines = f"rollout.engines={rollout.engines}" + (f" × rollout.vllm.tensor_parallel={each}" if each > 1 else "")
+    text = f"learner.ranks={ranks} + {engines} (rollout.placement=split)"
     if rollout.placement == "colocate":
         text = f"the larger of learner.ranks={ranks} and {engines} (rollout.placement=colocate)"
-        return Demand(max(ranks, rollout.engines), text)
-    return Demand(ranks + rollout.engines * each, f"learner.ranks={ranks} + {engines} (rollout.placement=split)")
+    return Demand(int(sum(bundle["GPU"] for bundle in bundles(config))), text)
 
 
 def check_gpus(config: Config, available: int, where: str) -> None:

@@ -9,22 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, TypeVar
 
-import pandas as pd
 import torch
 from torch import set_num_threads  # this one: on a CPU, vLLM puts another in its place, which does nothing
 
 from ares.config import Config, ConfigError
-from ares.engines import Request, SamplingSettings
-from ares.learner import UpdateResult
-from ares.store import Ref, RunStore
+from ares.store import RunStore
 from ares.workers.placement import uses_gpus
 from ares.workers.services import EngineService, LearnerService
-from ares.workers.workers import Finished, Workers
+from ares.workers.workers import Workers
 
 T = TypeVar("T")
 
 
-class _Plain:
+class InProcess:
     """A service in this process: it is made by the first call, which takes a while.
 
     turns: the one thread on which learner and engine work, beside the loop: meanwhile responses are graded.
@@ -48,14 +45,13 @@ class _Plain:
         """Call a method of the service."""
         return await self._take_turn(lambda: getattr(self.service, method)(*arguments))
 
-    async def stream(self, told: Callable[[Any], None] | None, method: str, *arguments: Any) -> list[Any]:
+    async def stream(self, told: Callable[[Any], None], method: str, *arguments: Any) -> list[Any]:
         """All that a method of the service yields; `told` is given each as it comes."""
         loop, failed = asyncio.get_running_loop(), list[Exception]()
 
         def tell(part: Any) -> None:
             try:
-                if told is not None:
-                    told(part)
+                told(part)
             except Exception as error:  # noqa: BLE001 (raised below, not by the event loop)
                 failed.append(error)
 
@@ -83,50 +79,14 @@ class _Plain:
         vars(self).pop("service", None)
 
 
-class PlainLearner(_Plain):
-    """The learner of this process."""
-
-    def __init__(self, config: Config, store: RunStore, turns: ThreadPoolExecutor) -> None:
-        super().__init__(lambda: LearnerService(config, store), config.learner.threads, turns)
-        self._stale = config.rollout.max_staleness > 0
-
-    async def update(
-        self, batch: Ref, beta: dict[str, Any] | None, progress: Callable[[int], None] | None
-    ) -> UpdateResult:
-        """One training step."""
-
-        def count(part: int | UpdateResult) -> None:
-            if progress is not None and isinstance(part, int):
-                progress(part)
-
-        return (await self.stream(count, "update", batch, beta))[-1]
+class LearnerInProcess(InProcess):
+    """The learner of this process, which hands over its weights."""
 
     def weights(self, averaged: bool = False) -> Any:
         """The weights, which the next update changes, or their average; copies where the engine may need them longer
         (rollout.max_staleness)."""
-        weights = self.service.weights(averaged)
-        return {name: array.copy() for name, array in weights.items()} if self._stale else weights
-
-
-class PlainEngine(_Plain):
-    """The engine of this process."""
-
-    def __init__(self, config: Config, turns: ThreadPoolExecutor) -> None:
-        super().__init__(lambda: EngineService(config), config.rollout.threads, turns)
-
-    async def load_weights(self, version: int, weights: Any) -> None:
-        """Take over the weights of a version."""
-        await self.call("load_weights", version, weights, True)
-
-    async def generate(
-        self, requests: list[Request], settings: SamplingSettings, finished: Finished | None
-    ) -> pd.DataFrame:
-        """One row a request, in order; `finished` is given them as they finish."""
-        return pd.concat(await self.stream(finished, "generate", requests, settings)).sort_index()
-
-    async def sleep(self) -> None:
-        """Free memory for the learner."""
-        await self.call("sleep")
+        weights, stale = self.service.weights(averaged), self.service.config.rollout.max_staleness > 0
+        return {name: array.copy() for name, array in weights.items()} if stale else weights
 
 
 class PlainWorkers(Workers):
@@ -144,11 +104,13 @@ class PlainWorkers(Workers):
         """Whether learner and engine are on a GPU."""
         return uses_gpus(self.config, torch.cuda.device_count())
 
-    def _start_learner(self) -> PlainLearner:
-        return PlainLearner(self.config, self.store, self._turns)
+    def _start_learner(self) -> LearnerInProcess:
+        threads = self.config.learner.threads
+        return LearnerInProcess(lambda: LearnerService(self.config, self.store), threads, self._turns)
 
-    def _start_engine(self) -> PlainEngine:
-        return PlainEngine(self.sampling, self._turns)
+    def _start_engine(self) -> InProcess:
+        threads = self.sampling.rollout.threads
+        return InProcess(lambda: EngineService(self.sampling, borrows=True), threads, self._turns)
 
     def close(self) -> None:
         """Wait for the work in progress, and free the memory."""

@@ -49,10 +49,6 @@ class LearnerService:
             measured = self.learner.experience(DataProto.load(self.store.path(batch)))
         return None if self.rank else self.store.write_file(target, measured.save)
 
-    def mismatch(self, rows: DataProto, temperature: float) -> dict[str, float]:
-        """How far the policy's log-probs of sampled rows are from the engine's."""
-        return self.learner.mismatch(rows, temperature)
-
     def log_probs(self, rows: DataProto, temperature: float) -> torch.Tensor:
         """The policy's log-prob of each response token, [B, L]."""
         return self.learner.log_probs(rows, temperature)
@@ -84,24 +80,24 @@ class LearnerService:
 
 
 class EngineService:
-    """An engine with the tokenizer that decodes what it samples."""
+    """An engine with the tokenizer that decodes what it samples.
 
-    def __init__(self, config: Config) -> None:
+    borrows: weights stay as they are until others are loaded, so that an engine on a CPU may use them as they lie.
+    """
+
+    def __init__(self, config: Config, borrows: bool = False) -> None:
         self.config = config
         torch.set_num_threads(config.rollout.threads)
         self.tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
         self.engine: Engine = ENGINES.make(config.rollout, config, self.tokenizer)
+        self.engine.borrows = borrows
 
     def version(self) -> int | None:
         """Version of the current weights; None before any were loaded."""
         return self.engine.version
 
-    def load_weights(self, version: int, weights: Mapping[str, np.ndarray], lent: bool = False) -> None:
-        """Take over the weights of a policy version from main memory.
-
-        lent: they stay as they are until this is called again, so that an engine on a CPU may use them as they lie.
-        """
-        self.engine.borrows = lent
+    def load_weights(self, version: int, weights: Mapping[str, np.ndarray]) -> None:
+        """Take over the weights of a policy version from main memory."""
         self.engine.load_weights(version, view_as_tensors(weights))
 
     def sleep(self) -> None:

@@ -35,8 +35,12 @@ UpdateInputs = tuple[Ref, dict[str, Any] | None]
 """What besides the weights decides an update: the batch, and the state of the β controller."""
 
 
+def _ignore(part: Any) -> None:
+    """What is told to nobody."""
+
+
 class Workers(ABC):
-    """Learner and engine of one run, which can do what PlainLearner and PlainEngine can (plain.py).
+    """Learner and engine of one run, which are called as in plain.py.
 
     sampling: the engine's configuration, if not the learner's.
     """
@@ -66,7 +70,7 @@ class Workers(ABC):
         version: int,
         requests: list[Request],
         settings: SamplingSettings,
-        finished: Finished | None = None,
+        finished: Finished = _ignore,
         averaged: bool = False,
     ) -> pd.DataFrame:
         """Sample from the policy of a version, or from its averaged weights (learner.ema): one row a request, in order.
@@ -75,18 +79,16 @@ class Workers(ABC):
         """
         return await self._persistently("engine", self._sample, (version, averaged), requests, settings, finished)
 
-    async def _sample(self, weights: tuple[int, bool], *asked: Any) -> pd.DataFrame:
+    async def _sample(
+        self, weights: tuple[int, bool], requests: list[Request], settings: SamplingSettings, finished: Finished
+    ) -> pd.DataFrame:
         async with self._sampling:
             engine = await self._engine_at(*weights)
-            return await engine.generate(*asked)
+            return pd.concat(await engine.stream(finished, "generate", requests, settings)).sort_index()
 
     async def experience(self, version: int, batch: Ref, target: str) -> Ref:
         """Write log-probs, entropies and values of a batch under the policy of a version to `target`."""
         return await self._persistently("learner", self._ask_learner, version, "experience", batch, target)
-
-    async def mismatch(self, version: int, rows: DataProto, temperature: float) -> dict[str, float]:
-        """How far the log-probs of a version's policy are from those that rows were sampled with."""
-        return await self._persistently("learner", self._ask_learner, version, "mismatch", rows, temperature)
 
     async def log_probs(self, version: int, rows: DataProto, temperature: float) -> Tensor:
         """The log-prob of each response token of rows under the policy of a version, [B, L]."""
@@ -108,14 +110,18 @@ class Workers(ABC):
         """Set the inputs of a step's update before they are committed: a rebuilt learner replays it from here."""
         self._uncommitted = {step: (batch, beta)}
 
-    async def update(self, step: int, progress: Callable[[int], None] | None = None) -> UpdateResult:
+    async def update(self, step: int, progress: Callable[[int], None] = _ignore) -> UpdateResult:
         """Train on the announced batch: the policy after step − 1 becomes that after `step`.
 
         `progress` is told how many optimiser steps are done.
         """
         return await self._persistently("learner", self._update, step, progress)
 
-    async def _update(self, step: int, progress: Callable[[int], None] | None) -> UpdateResult:
+    async def _update(self, step: int, progress: Callable[[int], None]) -> UpdateResult:
+        def count(part: int | UpdateResult) -> None:
+            if isinstance(part, int):
+                progress(part)
+
         async with self._learning:
             learner = await self._learner_at(step - 1)
             if self.config.rollout.max_staleness:
@@ -126,11 +132,12 @@ class Workers(ABC):
             inputs = self._update_inputs(step)
             self._learner_version = None  # a cancelled update still completes
             try:
-                result: UpdateResult = await learner.update(*inputs, progress)
+                *_, result = await learner.stream(count, "update", *inputs)
             except self.raised_by_the_learner:
                 self.shut_down()  # half of the update may be in the weights
                 raise
             self._learner_version = step
+            assert isinstance(result, UpdateResult)
             return result
 
     def warm_up(self) -> None:
@@ -197,7 +204,7 @@ class Workers(ABC):
             self._engine_holds = None
             weights = await self._weights_of(version, averaged)
             async with self._learning if self.takes_turns else nullcontext():  # it would put the engine to sleep
-                await engine.load_weights(version, weights)
+                await engine.call("load_weights", version, weights)
             self._engine_holds = version, averaged
         return engine
 
@@ -237,7 +244,7 @@ class Workers(ABC):
         """Free shared GPUs for the learner; the engine needs weights afterwards."""
         if self._engine is not None and self.takes_turns:
             self._engine_holds = None
-            await self._engine.sleep()
+            await self._engine.call("sleep")
 
     def _running_learner(self) -> Any:
         if self._learner is None:
@@ -274,7 +281,7 @@ class Workers(ABC):
         for step in range(held + 1, version + 1):
             if step - 1 >= version - self.config.rollout.max_staleness:  # a resumed run is about to sample from them
                 self._held(step - 1, learner)
-            await learner.update(*self._update_inputs(step), None)
+            await learner.stream(_ignore, "update", *self._update_inputs(step))
         if version > held:
             logger.info("replayed %d updates to reach the weights after step %d", version - held, version)
         self._learner_version = version

@@ -20,7 +20,8 @@ from ares.runs import fork, read_config, verify
 from ares.runs.retention import prune
 from ares.runs.run import Run
 from ares.store import RunStore
-from ares.workers.plain import PlainEngine, PlainLearner, PlainWorkers
+from ares.workers import EngineService, LearnerService
+from ares.workers.plain import InProcess, PlainWorkers
 from tasks.phase import Phase
 from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
@@ -46,8 +47,8 @@ class Watched:
         """By the seed of a response: where each call for it began, and the version it was sampled from."""
         self.kill_at: tuple[int, str, str] | None = None
         self.is_dead = False
-        call, load, update = Phase.__call__, PlainEngine.load_weights, PlainLearner.update
-        generate = PlainEngine.generate
+        call, load, update = Phase.__call__, EngineService.load_weights, LearnerService.update
+        generate = EngineService.generate
 
         async def watched_call(phase: Phase[Any, Any], step: Any, *inputs: Any, label: str = "") -> Any:
             if phase.name == "rollout":
@@ -57,24 +58,23 @@ class Watched:
             self._die(step.number, phase.name, "after")
             return result
 
-        async def watched_load(engine: PlainEngine, version: int, weights: Any) -> None:
+        def watched_load(service: EngineService, version: int, weights: Any) -> None:
             self._met(version, weights)
-            await load(engine, version, weights)
+            load(service, version, weights)
 
-        async def watched_update(learner: PlainLearner, *what: Any) -> Any:
-            result = await update(learner, *what)
-            self._met(learner.service.version(), learner.weights())
-            return result
+        def watched_update(service: LearnerService, *what: Any) -> Any:
+            yield from update(service, *what)
+            self._met(service.version(), service.weights())
 
-        async def watched_generate(engine: PlainEngine, requests: Any, *more: Any) -> Any:
+        def watched_generate(service: EngineService, requests: Any, *more: Any) -> Any:
             for request in requests:
-                self.drawn[request.seed].append((request.begun, engine.service.engine.version))
-            return await generate(engine, requests, *more)
+                self.drawn[request.seed].append((request.begun, service.version()))
+            yield from generate(service, requests, *more)
 
         monkeypatch.setattr(Phase, "__call__", watched_call)
-        monkeypatch.setattr(PlainEngine, "generate", watched_generate)
-        monkeypatch.setattr(PlainEngine, "load_weights", watched_load)
-        monkeypatch.setattr(PlainLearner, "update", watched_update)
+        monkeypatch.setattr(EngineService, "generate", watched_generate)
+        monkeypatch.setattr(EngineService, "load_weights", watched_load)
+        monkeypatch.setattr(LearnerService, "update", watched_update)
 
     def _met(self, version: int, weights: dict[str, Any]) -> None:
         whole = hashlib.sha256(b"".join(np.asarray(weights[name]).tobytes() for name in sorted(weights)))
@@ -226,20 +226,21 @@ def with_an_engine_that_lags(monkeypatch: pytest.MonkeyPatch) -> tuple[list[bool
 
     Returns whether the engine's weights changed before each call, and the versions that the learner was rewound to.
     """
-    generate, has_changed = PlainEngine.generate, list[bool]()
+    stream, has_changed = InProcess.stream, list[bool]()
     rewind, rewound = PlainWorkers._rewind, list[int]()
 
-    async def slow(engine: PlainEngine, *asked: Any) -> Any:
-        version = engine.service.engine.version
-        await asyncio.sleep(0.1)
-        has_changed.append(engine.service.engine.version != version)
-        return await generate(engine, *asked)
+    async def slow(engine: InProcess, told: Any, method: str, *asked: Any) -> Any:
+        if method == "generate":
+            version = engine.service.version()
+            await asyncio.sleep(0.1)
+            has_changed.append(engine.service.version() != version)
+        return await stream(engine, told, method, *asked)
 
     async def counted(cluster: PlainWorkers, learner: Any, version: int, held: int | None) -> None:
         rewound.append(version)
         await rewind(cluster, learner, version, held)
 
-    monkeypatch.setattr(PlainEngine, "generate", slow)
+    monkeypatch.setattr(InProcess, "stream", slow)
     monkeypatch.setattr(PlainWorkers, "_rewind", counted)
     return has_changed, rewound
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 
-from ares.workers.plain import PlainEngine
+from ares.workers import EngineService
 from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
 
@@ -21,14 +21,14 @@ def test_the_average_is_measured_beside_the_policy_whose_metrics_do_not_change(
 ) -> None:
     run_in_this_process(tmp_path, monkeypatch)
     loaded: list[tuple[int, dict[str, Any]]] = []
-    load_weights = PlainEngine.load_weights
+    load_weights = EngineService.load_weights
 
-    async def watched(self: PlainEngine, version: int, weights: dict[str, Any]) -> None:
+    def watched(self: EngineService, version: int, weights: dict[str, Any]) -> None:
         loaded.append((version, {name: array.copy() for name, array in weights.items()}))
-        await load_weights(self, version, weights)
+        load_weights(self, version, weights)
 
     with monkeypatch.context() as patch:
-        patch.setattr(PlainEngine, "load_weights", watched)
+        patch.setattr(EngineService, "load_weights", watched)
         store = train_here("tiny-math", [*SETTINGS, "learner.ema=0.9"], "averaged")
     plain = train_here("tiny-math", SETTINGS, "plain")
     assert [version for version, _ in loaded] == [0, 1, 2, 2]

@@ -13,7 +13,7 @@ import pytest
 import flows.evaluate
 from ares.evaluation import Evaluation, EvaluationRequest
 from ares.store.store import RunStore
-from ares.workers.plain import PlainEngine
+from ares.workers import EngineService
 from tasks.mismatch import EngineMismatch
 from tests.ares.builders import MODEL
 from tests.in_process import run_in_this_process, train_here
@@ -25,14 +25,14 @@ NO_LEARNER_PASS = ["algorithm.policy.old_log_probs=engine", "algorithm.aepo.enab
 
 def load_wrong_weights(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on engines that are given this version hold a different one."""
-    load_weights = PlainEngine.load_weights
+    load_weights = EngineService.load_weights
 
-    async def wrong(self: PlainEngine, number: int, weights: dict[str, Any]) -> None:
+    def wrong(self: EngineService, number: int, weights: dict[str, Any]) -> None:
         noise = np.random.default_rng(0)
         off = {name: array + noise.normal(0, 0.05, array.shape).astype(array.dtype) for name, array in weights.items()}
-        await load_weights(self, number, off if number == version else weights)
+        load_weights(self, number, off if number == version else weights)
 
-    monkeypatch.setattr(PlainEngine, "load_weights", wrong)
+    monkeypatch.setattr(EngineService, "load_weights", wrong)
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_wrong_weights_in_the_engine_stop_the_run_and_right_ones_are_sampled_fro
     run_in_this_process(tmp_path, monkeypatch)
     small = [*SMALL, "train.steps=1", "rollout.prompts=2", "bootstrap.max_prompts=4", "validation.max_prompts=4",
              "algorithm.filter.enabled=false", *settings]  # fmt: skip
-    load_weights = PlainEngine.load_weights
+    load_weights = EngineService.load_weights
     load_wrong_weights(version, monkeypatch)
     with pytest.raises(EngineMismatch, match=rf"^{where}: .*nats a token"):
         train_here(profile, small, "run")
     store = RunStore(tmp_path / "run")
     assert store.committed_steps() == committed
 
-    monkeypatch.setattr(PlainEngine, "load_weights", load_weights)
+    monkeypatch.setattr(EngineService, "load_weights", load_weights)
     train_here(profile, small, "run")
     assert store.committed_steps() == [0, 1]
     logged = [store.read_commit(step).metrics for step in (0, 1)]
@@ -77,12 +77,12 @@ def test_wrong_weights_in_the_engine_stop_an_evaluation_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_in_this_process(tmp_path, monkeypatch)
-    load_weights = PlainEngine.load_weights
+    load_weights = EngineService.load_weights
     load_wrong_weights(0, monkeypatch)
     with pytest.raises(EngineMismatch, match=r"^step 0, validation: .*nats a token"):
         evaluated(temperature=0.7)
     assert not list(tmp_path.glob("**/evals/*/summary.json"))
 
-    monkeypatch.setattr(PlainEngine, "load_weights", load_weights)
+    monkeypatch.setattr(EngineService, "load_weights", load_weights)
     assert 0 <= evaluated(temperature=0.7)["mismatch/validation"] < 1e-4
     assert "mismatch/validation" not in evaluated(greedy=True)

@@ -70,8 +70,8 @@ def test_a_machine_that_dies_with_learner_and_engine_is_one_death_of_each(tmp_pa
     assert attempts(tmp_path, RayActorError(), WEIGHTS_LOST, RayActorError(), WEIGHTS_LOST) == 5
 
 
-async def loaded(version: int, weights: Any) -> None:
-    """A stand-in for an engine's load_weights."""
+async def called(method: str, *arguments: Any) -> None:
+    """A stand-in for an engine's calls."""
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_who_is_let_go_while_it_is_brought_to_a_version_is_met_as_dead_and_not_a
 
     async def weights(version: int, averaged: bool) -> None: ...
 
-    monkeypatch.setattr(engine, "load_weights", let_go)
+    monkeypatch.setattr(engine, "call", let_go)
     monkeypatch.setattr(learner, "call", let_go)
     monkeypatch.setattr(cluster, "_weights_of", weights)
     assert asyncio.run(cluster._learner_at(0)) is learner
@@ -150,7 +150,7 @@ def start_stand_ins(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, note: Cal
 
         def start(cluster: Cluster) -> Any:
             note(f"{role} starts")
-            return SimpleNamespace(started=started, load_weights=loaded, kill=lambda: None)
+            return SimpleNamespace(started=started, call=called, kill=lambda: None)
 
         return start
 
@@ -299,10 +299,10 @@ def test_a_learner_that_has_moved_on_is_not_taken_back_for_weights_that_are_held
     cluster._weights, cluster._learner_version = {1: "held"}, 2
     given: list[Any] = []
 
-    async def load(version: int, weights: Any) -> None:
+    async def load(method: str, version: int, weights: Any) -> None:
         given.append(weights)
 
-    monkeypatch.setattr(cluster._engine, "load_weights", load)
+    monkeypatch.setattr(cluster._engine, "call", load)
     monkeypatch.setattr(Cluster, "_rewind", lambda *given: pytest.fail("the learner went back"))
     asyncio.run(cluster._engine_at(1))
     assert (given, cluster._learner_version) == (["held"], 2)
@@ -317,10 +317,11 @@ class Trained:
     async def call(self, method: str, *arguments: Any) -> Any:
         return {"version": self.version, "notes": []}[method]
 
-    async def update(self, batch: Any, *how: Any) -> Any:
+    async def stream(self, told: Any, method: str, batch: Any, *how: Any) -> list[Any]:
         self.version += 1
         self.batches.append(batch)
         await asyncio.sleep(60 if len(self.batches) == 1 else 0)
+        return []
 
 
 @pytest.mark.parametrize("replayed", [False, True])
@@ -364,13 +365,13 @@ def test_weights_that_an_engine_may_have_taken_over_are_not_taken_for_the_ones_b
 ) -> None:
     loaded: list[int] = []
 
-    async def load(version: int, weights: Any) -> None:
+    async def load(method: str, version: int, weights: Any) -> None:
         loaded.append(version)
         await asyncio.sleep(60 if len(loaded) == 1 else 0)
 
     async def weights(version: int, averaged: bool) -> None: ...
 
-    engine: Any = SimpleNamespace(load_weights=load)
+    engine: Any = SimpleNamespace(call=load)
     cluster._engine, cluster._engine_holds = engine, (1, False)
     monkeypatch.setattr(cluster, "_weights_of", weights)
 

@@ -47,7 +47,7 @@ class Pair:
         return asyncio.run(self.group.call(method, *arguments))
 
     def update(self, batch: Ref) -> UpdateResult:
-        return asyncio.run(self.group.update(batch, None))
+        return asyncio.run(self.group.stream(lambda done: None, "update", batch, None))[-1]
 
     def written(self, batch: DataProto, name: str) -> Ref:
         return self.store.write_file(name, batch.save)

@@ -5,10 +5,10 @@ import os
 import pytest
 import torch
 
-from ares.cluster.placement import actor_options, bundles
+from ares.cluster.actors import actor_options
 from ares.config import ConfigError
 from ares.runs.doctor import findings
-from ares.workers.placement import check_engine, check_gpus, demand, runs_that_fit
+from ares.workers.placement import bundles, check_engine, check_gpus, demand, runs_that_fit
 from tests.ares.builders import config
 
 SPLIT = ["rollout.engine=vllm", "rollout.placement=split", "rollout.vllm.tensor_parallel=2", "learner.ranks=4",

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ares.workers.plain import _Plain
+from ares.workers.plain import InProcess
 
 
 def test_an_error_of_whoever_is_told_of_finished_responses_is_raised() -> None:
@@ -19,7 +19,7 @@ def test_an_error_of_whoever_is_told_of_finished_responses_is_raised() -> None:
             raise OSError("no space left")
 
     with ThreadPoolExecutor(1) as turns:
-        engine = _Plain(lambda: SimpleNamespace(generate=lambda: iter(range(3))), 1, turns)
+        engine = InProcess(lambda: SimpleNamespace(generate=lambda: iter(range(3))), 1, turns)
         with pytest.raises(OSError, match="no space left"):
             asyncio.run(engine.stream(tell, "generate"))
         assert told == [0, 1, 2]
