@@ -88,7 +88,11 @@ class Learner:
             _compile(self.policy.model.get_decoder(), self.device)
         make = OPTIMIZERS[config.learner.optimizer]
         self.optimizer = make(self.policy.model, config.learner.lr, config.learner)
-        self.critic_optimizer = adamw(self.critic, config.learner.critic_lr, config.learner) if self.critic else None
+        self.optimizers = {checkpoints.OPTIMIZER: (self.optimizer, self.policy.model, config.learner.lr)}
+        """Of policy and critic, by the name of their files, each with its model and peak learning rate."""
+        if self.critic is not None:
+            critics = adamw(self.critic, config.learner.critic_lr, config.learner)
+            self.optimizers[checkpoints.CRITIC_OPTIMIZER] = critics, self.critic, config.learner.critic_lr
         weights = checkpoints.trained(self.policy.model) if config.learner.ema is not None else {}
         self.average = {name: weight.detach().clone() for name, weight in weights.items()}
         """The moving average of the weights, if one is kept."""
@@ -194,7 +198,9 @@ class Learner:
 
     def updates(self, batch: DataProto, beta: dict[str, Any] | None = None) -> Iterator[int | UpdateResult]:
         """`update` with progress: the number of each finished optimiser step, then the result."""
-        controller = self._beta_controller(beta)
+        controller = None if beta is None else self.config.algorithm.kl.make_loss_controller()
+        if controller is not None:
+            controller.load_state_dict(beta)
         means = Means()
         steps: list[dict[str, float]] = []
         skipped = done = 0
@@ -234,7 +240,7 @@ class Learner:
 
     def _move_moments(self, device: torch.device) -> None:
         if self.config.learner.offload_optimizer:
-            for optimizer in filter(None, (self.optimizer, self.critic_optimizer)):
+            for optimizer, _, _ in self.optimizers.values():
                 move_moments(optimizer, device)
             self._wait_for_device()
 
@@ -244,12 +250,15 @@ class Learner:
         if self.device.type != "cpu" and self.config.rollout.placement != "colocate":
             return
         held = any(parameter.grad is not None for parameter in self.policy.model.parameters())
-        for optimizer in filter(None, (self.optimizer, self.critic_optimizer)):
-            optimizer.zero_grad(set_to_none=True)
+        self._drop_gradients()
         if self.device.type != "cpu":
             torch.get_device_module(self.device).empty_cache()
         elif held:  # after an update; without gradients a pass takes little
             return_free_memory()
+
+    def _drop_gradients(self) -> None:
+        for optimizer, _, _ in self.optimizers.values():
+            optimizer.zero_grad(set_to_none=True)
 
     def _optimizer_step(self, batch: DataProto, controller: KLController | None, compares: bool) -> Means | None:
         """One step on one global batch; None if it has no tokens to learn from or its loss or gradient is not finite.
@@ -265,9 +274,7 @@ class Learner:
             return None
         self.objective.choose(batch, self.version, self.optimizer_steps)
         averaging = {"loss_avg_mode": aggregation, "normalizer": normalizer, "constant_length": constant}
-        self.optimizer.zero_grad(set_to_none=True)
-        if self.critic_optimizer:
-            self.critic_optimizer.zero_grad(set_to_none=True)
+        self._drop_gradients()
         means, losses, row_kls = self._accumulate(batch, controller, averaging, compares)
         norms = {"actor/grad_norm": self._clip(self.policy.model)}
         if self.critic:
@@ -276,12 +283,11 @@ class Learner:
             return None
         means.add(losses | norms, 1.0)
         self.optimizer_steps += 1
-        own, step = self.config.learner, self.optimizer_steps
-        take_step(self.optimizer, learning_rate(own, own.lr, step))
+        own = self.config.learner
+        for optimizer, _, peak in self.optimizers.values():
+            take_step(optimizer, learning_rate(own, peak, self.optimizer_steps))
         if own.ema is not None:
             average_in(self.average, checkpoints.trained(self.policy.model), own.ema)
-        if self.critic_optimizer:
-            take_step(self.critic_optimizer, learning_rate(own, own.critic_lr, step))
         if controller:
             (difficulty,) = batch.require("difficulty")
             controller.update(BatchKL.of(row_kls, difficulty))
@@ -331,12 +337,6 @@ class Learner:
             checkpoints.whole(torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.learner.max_grad_norm))
         )
 
-    def _beta_controller(self, state: dict[str, Any] | None) -> KLController | None:
-        controller = self.config.algorithm.kl.make_loss_controller() if state is not None else None
-        if controller is not None and state is not None:
-            controller.load_state_dict(state)
-        return controller
-
     def _sync_reference(self) -> None:
         """Every algorithm.kl.reference_sync steps the reference becomes a copy of the policy."""
         every = self.config.algorithm.kl.reference_sync
@@ -383,52 +383,51 @@ class Learner:
         """
         if self.ranks.rank and not self.sharded:
             return
-        tensors = {checkpoints.POLICY: dict(self._policy_weights())}
-        if self.config.model.lora is not None:
-            tensors[checkpoints.ADAPTERS] = checkpoints.trained(self.policy.model)
-        if self.critic and self.critic_optimizer:
-            tensors[checkpoints.CRITIC] = dict(self.critic.named_parameters())
-        moments = {checkpoints.OPTIMIZER: checkpoints.optimizer_tensors(self.optimizer, self.policy.model)}
-        if self.average:
-            moments[checkpoints.AVERAGE] = self.average
-        if self.critic and self.critic_optimizer:
-            of_critic = checkpoints.optimizer_tensors(self.critic_optimizer, self.critic)
-            moments[checkpoints.CRITIC_OPTIMIZER] = of_critic
-        if self.config.algorithm.kl.reference_sync is not None and self.reference is not None:
-            moments[checkpoints.REFERENCE] = dict(self.reference.model.named_parameters())
+        weights = self._own_weights() | {checkpoints.POLICY: dict(self._policy_weights())}
+        moments = {
+            name: checkpoints.optimizer_tensors(optimizer, model)
+            for name, (optimizer, model, _) in self.optimizers.items()
+        }
         objection: Exception | None = None
         try:
-            checkpoints.check_finite(tensors)
+            checkpoints.check_finite(weights)
             if folder is not None:
-                every = tensors | moments
+                every = weights | moments
                 checkpoints.check_room(folder, (tensor for named in every.values() for tensor in named.values()))
         except (ValueError, OSError) as error:
             objection = error
         for each in self.ranks.gather(objection) if self.sharded else [objection]:
             if each is not None:  # on every rank: none waits for one that has given up
                 raise each
-        for name, named in (tensors | moments).items():
+        for name, named in (weights | moments).items():
             checkpoints.write(folder, name, named)
         if folder is not None:
             counters = {"version": self.version, "optimizer_steps": self.optimizer_steps}
             (folder / checkpoints.COUNTERS).write_text(json.dumps(counters))
         self._release_memory()
 
+    def _own_weights(self) -> dict[str, dict[str, Tensor]]:
+        """What a checkpoint is loaded into, by the name of the file that holds it; of a policy with adapters only them.
+
+        Without adapters all weights are loaded: the run that this one was forked from may have trained more of them.
+        """
+        kept = {checkpoints.POLICY: dict(self.policy.model.named_parameters())}
+        if self.config.model.lora is not None:
+            kept = {checkpoints.ADAPTERS: checkpoints.trained(self.policy.model)}
+        if self.critic is not None:
+            kept[checkpoints.CRITIC] = dict(self.critic.named_parameters())
+        if self.average:
+            kept[checkpoints.AVERAGE] = self.average
+        if self.config.algorithm.kl.reference_sync is not None and self.reference is not None:
+            kept[checkpoints.REFERENCE] = dict(self.reference.model.named_parameters())
+        return kept
+
     def load(self, folder: Path) -> None:
         """Load a checkpoint, written by any number of ranks."""
-        if self.config.model.lora is not None:
-            checkpoints.read_into(folder, checkpoints.ADAPTERS, checkpoints.trained(self.policy.model))
-        else:  # all of it: the run that this one was forked from may have trained more
-            checkpoints.read_into(folder, checkpoints.POLICY, dict(self.policy.model.named_parameters()))
-        checkpoints.load_optimizer(folder, checkpoints.OPTIMIZER, self.optimizer, self.policy.model)
-        if self.average:
-            checkpoints.read_into(folder, checkpoints.AVERAGE, self.average)
-        if self.critic and self.critic_optimizer:
-            checkpoints.read_into(folder, checkpoints.CRITIC, dict(self.critic.named_parameters()))
-            checkpoints.load_optimizer(folder, checkpoints.CRITIC_OPTIMIZER, self.critic_optimizer, self.critic)
-        if self.config.algorithm.kl.reference_sync is not None and self.reference is not None:
-            moved = dict(self.reference.model.named_parameters())
-            checkpoints.read_into(folder, checkpoints.REFERENCE, moved)
+        for name, tensors in self._own_weights().items():
+            checkpoints.read_into(folder, name, tensors)
+        for name, (optimizer, model, _) in self.optimizers.items():
+            checkpoints.load_optimizer(folder, name, optimizer, model)
         counters = json.loads((folder / checkpoints.COUNTERS).read_text())
         self.version, self.optimizer_steps = counters["version"], counters["optimizer_steps"]
         self._move_moments(torch.device("cpu"))
