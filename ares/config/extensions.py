@@ -213,7 +213,7 @@ during the run."""
 ENGINES = Kind(
     "rollout", "engine", "a rollout engine", ("create", "load_weights", "sleep", "stream"),
     {
-        "transformers": "ares.engines.vision:reference_engine",
+        "transformers": "ares.engines.transformers:TransformersEngine",
         "vllm": "ares.engines.vllm:VllmEngine",
         "diffusion": "ares.engines.diffusion:DiffusionEngine",
     },

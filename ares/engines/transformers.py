@@ -1,8 +1,8 @@
 """The reference engine: transformers' own model with a key-value cache, one forward pass per token.
 
 Covered: any causal LM, left-padded batches, noise keyed by a token's position in its response, whichever call draws it,
-one pass over a prompt that several rows share, stop strings, removal of finished rows from the batch. Not covered:
-speed on large models (that is what vLLM is for) and models whose cache is not a DynamicCache.
+one pass over a prompt that several rows share, with its images and videos, stop strings, removal of finished rows from
+the batch. Not covered: speed on large models (that is what vLLM is for), models whose cache is not a DynamicCache.
 """
 
 from collections.abc import Iterator
@@ -10,28 +10,30 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedTokenizerBase
 
 from algorithms.keyed_sampling import keyed_uniform, sample_tokens
-from ares.config import Config
+from ares.config import Config, DataConfig
+from ares.data import MediaReader
 from ares.engines.engine import Completion, ModelEngine, Request, SamplingSettings, device_of, end_token_ids, padding_id
 from ares.engines.stop_strings import StopStrings
-from ares.models import can_regroup, growing_cache, regroup, return_free_memory
+from ares.models import VisionInputs, can_regroup, growing_cache, never_sampled, regroup, return_free_memory
 
 
 class TransformersEngine(ModelEngine):
     """Samples responses with transformers on one device."""
 
-    kind: Any = AutoModelForCausalLM
-
     def __init__(
         self, model_path: str, dtype: str, device: str, end_ids: set[int], pad_id: int,
         tokenizer: PreTrainedTokenizerBase | None = None, trust_remote_code: bool = False,
+        data: DataConfig | None = None,
     ) -> None:  # fmt: skip
-        """tokenizer: for requests with stop strings."""
+        """tokenizer: for requests with stop strings. data: how the images and videos of a vision-language model are
+        read."""
+        kind = AutoModelForCausalLM if data is None else AutoModelForImageTextToText
         config = AutoConfig.from_pretrained(model_path, trust_remote_code=trust_remote_code)
         with torch.device(device):
-            self.model = self.kind.from_config(config, dtype=getattr(torch, dtype), trust_remote_code=trust_remote_code)
+            self.model = kind.from_config(config, dtype=getattr(torch, dtype), trust_remote_code=trust_remote_code)
         self.model.eval().requires_grad_(False)
         decoder: Any = self.model.get_decoder()  # type: ignore[operator]
         if can_regroup(decoder):
@@ -40,15 +42,17 @@ class TransformersEngine(ModelEngine):
         self.end_ids = torch.tensor(sorted(end_ids), device=self.device)
         self.pad_id = pad_id
         self.tokenizer = tokenizer
-        self.never: Tensor | None = None
+        self.vision = None if data is None else VisionInputs(self.model, MediaReader(model_path, data))
+        self.never = None if data is None else never_sampled(self.model.config, self.device)
         """Added to the logits [V], to exclude tokens; None: nothing."""
 
     @classmethod
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "TransformersEngine":
-        """rollout.engine=transformers, for prompts of text."""
+        """rollout.engine=transformers."""
         model, end_ids = config.model, end_token_ids(config.model.location, tokenizer)
         of_tokens = end_ids, padding_id(tokenizer), tokenizer
-        return cls(model.location, model.dtype, device_of(config), *of_tokens, model.trust_remote_code)
+        data = config.data if model.family == "vision_language" else None
+        return cls(model.location, model.dtype, device_of(config), *of_tokens, model.trust_remote_code, data)
 
     @torch.no_grad()
     def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
@@ -62,7 +66,7 @@ class TransformersEngine(ModelEngine):
         stops = self._stop_strings(requests)
         rows = torch.arange(batch, device=self.device)  # rows of the call that are still in the model's batch
         going = torch.ones_like(rows, dtype=torch.bool)
-        inputs = self.prompt_inputs(prompts, ids, mask)
+        inputs = self._prompt_inputs(prompts, ids, mask)
         decoding = Decoding(self.model)
         logits = decoding.read(inputs, mask, prompt_of)
         for place in range(settings.max_tokens):
@@ -87,8 +91,12 @@ class TransformersEngine(ModelEngine):
         return_free_memory()
         yield responses.completions(rows)
 
-    def prompt_inputs(self, requests: list[Request], ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    def _prompt_inputs(self, requests: list[Request], ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
         """The model's inputs for prompts [B, P] in its first pass, with position_ids [..., B, P]."""
+        if self.vision is not None:
+            pictures = self.vision.read([list(request.media) for request in requests])
+            embedded = self.vision.embed(ids, pictures, list(range(len(ids))))
+            return {"inputs_embeds": embedded, "position_ids": self.vision.padded_positions(ids, mask, pictures)}
         return {"input_ids": ids, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
 
     def _stop_strings(self, requests: list[Request]) -> StopStrings | None:

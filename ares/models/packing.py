@@ -67,11 +67,6 @@ class Layout:
     first_met: Tensor
     """[width]: index of the first occurrence of each place in the blocks, flattened and concatenated."""
 
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return len(self.leads)
-
     def to(self, device: torch.device | str) -> "Layout":
         """The same on a device."""
         tensors = {name: getattr(self, name).to(device) for name in ("place", "row", "position", "first_met")}

@@ -37,22 +37,21 @@ class Pictures:
     patches: list[Patches]
     rows: list[list[int]]
 
-    @classmethod
-    def read(cls, reader: MediaReader, rows: list[list[str]]) -> "Pictures":
-        """The pictures of these references. Raises MediaError."""
-        places: dict[str, int] = {}
-        numbers = [[places.setdefault(reference, len(places)) for reference in row] for row in rows]
-        return cls([reader.patches(reference) for reference in places], numbers)
-
 
 class VisionInputs:
     """Turns tokens and pictures into the embeddings and positions that a model's decoder takes."""
 
-    def __init__(self, model: Any, fps: float) -> None:
-        self.model = model
+    def __init__(self, model: Any, reader: MediaReader) -> None:
+        self.model, self.reader = model, reader
         self.image_token, self.video_token = model.config.image_token_id, model.config.video_token_id
         # Qwen2.5-VL spaces moments by their time; Qwen2-VL ignores this.
-        self.moment = getattr(model.config.vision_config, "temporal_patch_size", 2) / fps
+        self.moment = getattr(model.config.vision_config, "temporal_patch_size", 2) / reader.fps
+
+    def read(self, rows: list[list[str]]) -> Pictures:
+        """The pictures of these references. Raises MediaError."""
+        places: dict[str, int] = {}
+        numbers = [[places.setdefault(reference, len(places)) for reference in row] for row in rows]
+        return Pictures([self.reader.patches(reference) for reference in places], numbers)
 
     def embed(self, ids: Tensor, pictures: Pictures, order: list[int]) -> Tensor:
         """Embeddings [..., H] of ids [...], with the pictures of the rows `order` in place of placeholders."""
@@ -63,8 +62,9 @@ class VisionInputs:
         pixels = torch.cat([each.pixels for each in pictures.patches]).to(device)
         grids = torch.tensor([each.grid for each in pictures.patches], device=device)
         features = self.model.model.get_image_features(pixels, grids, return_dict=True).pooler_output
+        is_placeholder = (ids == self.image_token) | (ids == self.video_token)
         shown = torch.cat([features[picture] for row in order for picture in pictures.rows[row]])
-        return embedded.masked_scatter(self.is_placeholder(ids)[..., None], shown.to(embedded.dtype))
+        return embedded.masked_scatter(is_placeholder[..., None], shown.to(embedded.dtype))
 
     def positions(self, ids: Tensor, pictures: Pictures, row: int) -> Tensor:
         """Positions in time, height and width [3, N] of the tokens ids [N] of one row."""
@@ -83,17 +83,19 @@ class VisionInputs:
         )
         return positions[:, 0]
 
-    def is_placeholder(self, ids: Tensor) -> Tensor:
-        """Which tokens are placeholders of image or video patches."""
-        return (ids == self.image_token) | (ids == self.video_token)
+    def padded_positions(self, ids: Tensor, mask: Tensor, pictures: Pictures) -> Tensor:
+        """The same of padded rows ids [B, P]: [3, B, P], 0 where mask [B, P] is."""
+        positions = torch.zeros(3, *ids.shape, dtype=torch.long, device=ids.device)
+        for row, seen in enumerate(mask.bool()):
+            positions[:, row, seen] = self.positions(ids[row, seen], pictures, row)
+        return positions
 
 
 class VisionLanguageModel(LanguageModel):
     """A transformers vision-language model: tower, decoder and head."""
 
     def __init__(self, model: Any, compute_dtype: torch.dtype, reader: MediaReader) -> None:
-        self.inputs = VisionInputs(model, reader.fps)
-        self.reader = reader
+        self.inputs = VisionInputs(model, reader)
         super().__init__(model, compute_dtype)
         self.never = never_sampled(model.config, self.head.weight.device)
 
@@ -107,8 +109,7 @@ class VisionLanguageModel(LanguageModel):
                 f"{config.path}: {type(model).__name__} is none of the vision-language models that ares knows "
                 "(Qwen2-VL, Qwen2.5-VL)"
             )
-        reader = MediaReader(config.location, data)
-        loaded = cls._prepared(model, config, device, reader)
+        loaded = cls._prepared(model, config, device, MediaReader(config.location, data))
         if not config.train_vision:
             model.model.visual.requires_grad_(False)
         return loaded
@@ -116,7 +117,7 @@ class VisionLanguageModel(LanguageModel):
     def on_device(self, rows: DataProto) -> dict[str, Any]:
         """As LanguageModel's, with the rows' pictures."""
         (media,) = rows.require("media_references")
-        return {**super().on_device(rows), "pictures": Pictures.read(self.reader, list(media))}
+        return {**super().on_device(rows), "pictures": self.inputs.read(list(media))}
 
     def row_sizes(self, batch: DataProto | Pass) -> RowSizes:
         """As LanguageModel's; the same text with other pictures is another prompt."""
@@ -127,9 +128,9 @@ class VisionLanguageModel(LanguageModel):
 
     def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
         """Hidden states [sequences, width, H] of laid-out rows with their pictures."""
-        pictures = Pictures([], [[] for _ in range(laid.rows)]) if batch is None else batch["pictures"]
+        pictures = Pictures([], [[] for _ in laid.leads]) if batch is None else batch["pictures"]
         # On the CPU: transformers reads numbers for every picture, and a GPU would be waited for each time.
-        tokens, lengths = ids.flatten()[laid.place].cpu(), torch.bincount(laid.row.cpu(), minlength=laid.rows)
+        tokens, lengths = ids.flatten()[laid.place].cpu(), torch.bincount(laid.row.cpu(), minlength=len(laid.leads))
         of_rows = [
             self.inputs.positions(each, pictures, row) for row, each in enumerate(tokens.split(lengths.tolist()))
         ]

@@ -12,7 +12,6 @@ from algorithms.logprobs import logprobs_and_entropy
 from ares.config.rollout import DiffusionConfig
 from ares.engines import Request, SamplingSettings, TransformersEngine
 from ares.engines.diffusion import DiffusionEngine
-from ares.engines.vision import VisionEngine
 from ares.learner import Learner
 from ares.step.collate import token_batch
 from benchmarks.gpu.updates import naive
@@ -134,7 +133,7 @@ def test_pictures_are_answered_and_read_alike(device: str, tmp_path: Path) -> No
         {"prompt": "<image>How many red dots?", "images": [vision.DOTS]},
     ).frame
     policy = vision.model(torch.device(device), train_vision=True)
-    made = VisionEngine(str(vision.MODEL), "float32", device, set(), PAD, vision.data())
+    made = TransformersEngine(str(vision.MODEL), "float32", device, set(), PAD, data=vision.data())
     made.load_weights(1, dict(policy.model.named_parameters()))
     media = [tuple(each) for each in shown["media_references"]]
     asked = [Request(ids, 7, pictures) for ids, pictures in zip(shown["prompt_token_ids"], media, strict=True)]

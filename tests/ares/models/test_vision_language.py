@@ -13,11 +13,11 @@ from algorithms.keys import derive_seed
 from algorithms.protocol import DataProto
 from ares.config.run import LoraConfig, ModelConfig
 from ares.data.media import MediaError
+from ares.engines import TransformersEngine
 from ares.engines.engine import Request, SamplingSettings
-from ares.engines.vision import VisionEngine
 from ares.models.lora import WithoutAdapters, add_adapters
 from ares.models.packing import share_rows
-from ares.models.vision_language import Pictures, VisionLanguageModel
+from ares.models.vision_language import VisionLanguageModel
 from ares.step.collate import token_batch
 from tests.ares.builders import END, PAD
 from tests.ares.models.families import widen
@@ -79,7 +79,7 @@ def test_a_rows_log_probs_are_the_same_alone_packed_and_on_either_rank(batch: Da
 def test_rows_share_a_prompt_only_when_it_shows_the_same_pictures(shown: pd.DataFrame) -> None:
     policy = model()
     others = shown.iloc[[0, 0, 0, 2, 2]].reset_index(drop=True)
-    others.at[2, "media_references"] = [policy.reader.described(CHART)[0]]
+    others.at[2, "media_references"] = [policy.inputs.reader.described(CHART)[0]]
     rows = of(others, [[20, 21], [22], [20, 21], [23], [24, 25]], [[0.0] * n for n in (2, 1, 2, 1, 2)])
     sizes = policy.row_sizes(rows)
     assert sizes.group.unique(return_inverse=True)[1].tolist() == [0, 0, 1, 2, 2]
@@ -100,7 +100,7 @@ def transformers_own(
     for row, length in enumerate(lengths):
         tokens = batch.tensor("responses")[row, :length]
         ids = torch.cat([torch.tensor(shown["prompt_token_ids"][row]), tokens])[None]
-        pictures = Pictures.read(policy.reader, [shown["media_references"][row]])
+        pictures = policy.inputs.read([shown["media_references"][row]])
         kinds = (ids == theirs.config.image_token_id).int() + 2 * (ids == theirs.config.video_token_id).int()
         inputs = {}
         if pictures.patches:
@@ -186,8 +186,8 @@ def test_dropout_of_tower_and_decoder_is_off_too(batch: DataProto, tmp_path: Pat
     torch.testing.assert_close(log_probs(wild, batch), log_probs(model(), batch), atol=1e-5, rtol=1e-5)
 
 
-def engine() -> VisionEngine:
-    sampler = VisionEngine(str(MODEL), "float32", "cpu", {END}, PAD, data())
+def engine() -> TransformersEngine:
+    sampler = TransformersEngine(str(MODEL), "float32", "cpu", {END}, PAD, data=data())
     sampler.load_weights(0, dict(model().model.named_parameters()))
     return sampler
 
@@ -227,7 +227,7 @@ def test_an_image_that_changed_under_a_run_is_noticed(tmp_path: Path) -> None:
     (reference,) = problems(tmp_path, row).frame["media_references"][0]
     image(tmp_path, "a.png", colour="blue")
     with pytest.raises(MediaError, match=r"a\.png: its content has changed since the run was started"):
-        model().reader.patches(reference)
+        model().inputs.reader.patches(reference)
 
 
 @pytest.mark.parametrize("trained", [False, True])
@@ -267,7 +267,7 @@ def test_frames_are_laid_together_as_transformers_own_video_processor_does(tmp_p
         exc_type=(ImportError, RuntimeError),
     )
     video = importlib.import_module("transformers.models.qwen2_vl.video_processing_qwen2_vl")
-    reader = model().reader
+    reader = model().inputs.reader
     for number, colour in enumerate(("red", "blue", "green", "white")):
         image(tmp_path / "frames", f"{number}.png", (32, 24), colour)
     reference, tokens = reader.described(f"video:{tmp_path / 'frames'}")
@@ -286,7 +286,7 @@ def test_an_odd_last_frame_stands_still(tmp_path: Path) -> None:
         image(tmp_path / "three", f"{number}.png", (32, 32), colour)
     for number, colour in enumerate(("red", "blue", "green", "green")):
         image(tmp_path / "four", f"{number}.png", (32, 32), colour)
-    reader = model().reader
+    reader = model().inputs.reader
     three, four = (reader.patches(reader.described(f"video:{tmp_path / name}")[0]) for name in ("three", "four"))
     assert three.grid == four.grid == (2, 8, 8)
     assert torch.equal(three.pixels, four.pixels)
@@ -298,7 +298,7 @@ def test_a_video_file_is_sampled_at_the_rate_that_was_asked_for(tmp_path: Path) 
     for number in range(16):  # two seconds, darker and darker
         writer.write(torch.full((32, 32, 3), 240 - 15 * number, dtype=torch.uint8).numpy())
     writer.release()
-    reader = model().reader
+    reader = model().inputs.reader
     assert reader.fps == 2.0
     patches = reader.patches(reader.described(f"video:{tmp_path / 'a.avi'}")[0])
     assert patches.grid == (2, 8, 8)  # four frames, by twos
@@ -320,10 +320,12 @@ def test_qwen2_5_vl_passes_too_its_moments_apart_as_in_time(batch: DataProto, tm
         other = Qwen2_5_VLForConditionalGeneration(
             Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True, **marks)
         ).eval()
-    loaded = VisionLanguageModel(other, torch.float32, policy.reader)
+    loaded = VisionLanguageModel(other, torch.float32, policy.inputs.reader)
     alone = torch.cat([log_probs(loaded, batch[[row]]) for row in range(len(batch))])
     torch.testing.assert_close(log_probs(loaded, batch), alone, atol=1e-5, rtol=1e-5)
     shown = loaded.on_device(batch[[3]])
     ids = shown["prompts"][0][shown["attention_mask"][0, : shown["prompts"].shape[1]].bool()]
-    times = loaded.inputs.positions(ids, shown["pictures"], 0)[0][loaded.inputs.is_placeholder(ids)]
+    times = loaded.inputs.positions(ids, shown["pictures"], 0)[0][
+        (ids == loaded.inputs.image_token) | (ids == loaded.inputs.video_token)
+    ]
     assert times.unique().diff().tolist() == [4]  # two frames a second, two a moment, four places a second
