@@ -77,6 +77,23 @@ def read_settings(config: ModelConfig) -> Any:
         raise ModelError(f"model.path={config.path}: not a model that transformers can load: {cause}{hint}") from error
 
 
+def training_settings(config: ModelConfig) -> Any:
+    """A model's configuration for training: without dropout, as log-probs must not be random. Raises ModelError."""
+    settings = read_settings(config)
+    refuse_softcaps(settings, config.path)
+    return _without_dropout(settings)
+
+
+def _without_dropout(settings: PretrainedConfig) -> PretrainedConfig:
+    """The settings with every dropout rate at 0, those of nested configurations too."""
+    for name, value in list(vars(settings).items()):
+        if isinstance(value, PretrainedConfig):
+            _without_dropout(value)
+        elif isinstance(value, float) and "drop" in name:
+            setattr(settings, name, 0.0)
+    return settings
+
+
 def refuse_softcaps(settings: PretrainedConfig, path: str) -> None:
     """Raise ModelError when logits are capped: neither the learner nor torch's fused attention does that."""
     for part in (settings, settings.get_text_config()):

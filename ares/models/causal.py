@@ -11,13 +11,13 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 
 from algorithms.exact_kl import exact_kl
 from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
-from ares.models.architecture import ModelError, logit_scale, read_settings, refuse_softcaps
+from ares.models.architecture import ModelError, logit_scale, training_settings
 from ares.models.lora import ReferenceModel
 from ares.models.packed_attention import can_regroup, narrow_windows, no_mask, regroup
 from ares.models.packing import Layout, RowSizes, layout
@@ -79,28 +79,19 @@ class LanguageModel(PackedDecoder, PolicyModel):
     """A transformers causal LM split into decoder and head."""
 
     def __init__(self, model: Any, compute_dtype: torch.dtype) -> None:
-        self.model = model
+        super().__init__(model, compute_dtype)
         self.whole = GatheredModel(model)
-        self.decoder = model.get_decoder()
-        self.head = model.get_output_embeddings()
-        self.compute_dtype = compute_dtype
         self.logit_scale = 1.0
         self.packs, self.notes = prepare_packing(self.decoder, self.decode, model.get_input_embeddings().num_embeddings)
 
     @classmethod
     def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
         """Read the weights as float32, to be trained; the model computes in config.dtype. Raises ModelError."""
-        return cls._prepared(from_pretrained(AutoModelForCausalLM, config), config, device)
+        return cls._prepared(AutoModelForCausalLM, config, device)
 
     @classmethod
-    def _prepared(cls, model: Any, config: ModelConfig, device: torch.device, *more: Any) -> Self:
-        decoder = model.get_decoder()
-        if decoder is model or not isinstance(decoder, PreTrainedModel):
-            raise ModelError(
-                f"{config.path}: {type(model).__name__}.get_decoder() gives no decoder without the output head"
-            )
-        model.to(device)
-        set_mode(model, config)
+    def _prepared(cls, kind: Any, config: ModelConfig, device: torch.device, *more: Any) -> Self:
+        model = read_policy(kind, config, device)
         loaded = cls(model, getattr(torch, config.dtype), *more)
         tokens = model.get_input_embeddings().num_embeddings
         if not loaded.packs and not ignores_padding(loaded.decode, tokens, device):
@@ -125,10 +116,6 @@ class LanguageModel(PackedDecoder, PolicyModel):
         weight = self.head.weight.to(self.compute_dtype)
         return logprobs_and_entropy(hidden, weight, targets, self.head_bias(), temperature / self.logit_scale)
 
-    def head_bias(self) -> Tensor | None:
-        """The head's bias [V], in the type it computes in."""
-        return None if self.head.bias is None else self.head.bias.to(self.compute_dtype)
-
     def exact_kl(self, reference: ReferenceModel, batch: Pass, temperature: float) -> Tensor:
         """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
         with torch.no_grad():
@@ -149,7 +136,7 @@ class Critic(PackedDecoder, nn.Module):
 
     def __init__(self, config: ModelConfig, device: torch.device) -> None:
         super().__init__()
-        self.decoder = from_pretrained(AutoModel, config).get_decoder()
+        self.decoder = read_weights(AutoModel, training_settings(config), config, part=True).get_decoder()
         self.head = nn.Linear(self.decoder.config.hidden_size, 1, bias=False)
         nn.init.zeros_(self.head.weight)
         self.compute_dtype = getattr(torch, config.dtype)
@@ -266,11 +253,19 @@ def _alike(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.allclose(one, other, atol=1e-3 * float(other.abs().max()), rtol=1e-3)
 
 
-def from_pretrained(kind: Any, config: ModelConfig) -> Any:
-    """A model of this kind from config.path, float32, without dropout. Raises ModelError."""
-    settings = read_settings(config)
-    refuse_softcaps(settings, config.path)
-    return read_weights(kind, without_dropout(settings), config, part=kind is AutoModel)
+def read_policy(kind: Any, config: ModelConfig, device: torch.device) -> Any:
+    """A model of this Auto class, float32 and without dropout, on a device. Raises ModelError, also where its decoder
+    and its output head cannot be told apart."""
+    model = read_weights(kind, training_settings(config), config)
+    for part, of_kind in (("get_decoder", PreTrainedModel), ("get_output_embeddings", nn.Module)):
+        found = getattr(model, part, lambda: None)()
+        if found is model or not isinstance(found, of_kind):
+            raise ModelError(
+                f"{config.path}: {type(model).__name__}.{part}() does not tell decoder and output head apart"
+            )
+    model.to(device)
+    set_mode(model, config)
+    return model
 
 
 def set_mode(model: Any, config: ModelConfig) -> None:
@@ -278,13 +273,3 @@ def set_mode(model: Any, config: ModelConfig) -> None:
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     model.train(config.gradient_checkpointing)
-
-
-def without_dropout(settings: PretrainedConfig) -> PretrainedConfig:
-    """The settings with every dropout rate at 0, those of nested configurations too: log-probs must not be random."""
-    for name, value in list(vars(settings).items()):
-        if isinstance(value, PretrainedConfig):
-            without_dropout(value)
-        elif isinstance(value, float) and "drop" in name:
-            setattr(settings, name, 0.0)
-    return settings

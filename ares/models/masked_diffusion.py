@@ -20,11 +20,10 @@ from algorithms.keys import derive_seed
 from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
-from ares.models.architecture import ModelError, read_settings, refuse_softcaps
-from ares.models.causal import check_head, set_mode, without_dropout
+from ares.models.architecture import ModelError, training_settings
+from ares.models.causal import check_head, read_policy
 from ares.models.packing import RowSizes
 from ares.models.policy_model import Pass, PolicyModel, TokenLogProbs
-from ares.models.weights import read_weights
 
 PER_ITERATION = "iteration_"
 """Prefix of fields [B, I, …] with a value for each iteration of an update."""
@@ -36,27 +35,17 @@ class MaskedLanguageModel(PolicyModel):
     packs = False  # attention goes both ways, over padded rows
 
     def __init__(self, model: Any, compute_dtype: torch.dtype, mask_id: int, estimate: str = "published") -> None:
-        self.model = self.whole = model
-        self.decoder = model.get_decoder()
-        self.head = model.get_output_embeddings()
-        self.compute_dtype = compute_dtype
-        self.notes: list[str] = []
+        super().__init__(model, compute_dtype)
+        self.whole, self.notes = model, []
         self.mask_id = mask_id
         self.masked_passes, self.passes = MASK_ESTIMATES[estimate]
 
     @classmethod
     def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
         """Read the weights as float32, to be trained; the model computes in config.dtype. Raises ModelError."""
-        settings = _settings(config)
-        model = read_weights(AutoModel, settings, config)
-        model.to(device)
-        set_mode(model, config)
-        for what in ("get_decoder", "get_output_embeddings"):
-            if getattr(model, what, lambda: None)() in (None, model):
-                raise ModelError(
-                    f"{config.path}: {type(model).__name__}.{what}() does not tell decoder and output head apart"
-                )
-        loaded = cls(model, getattr(torch, config.dtype), mask_token_id(settings, config.path), config.mask_estimate)
+        model = read_policy(AutoModel, config, device)
+        mask_id = mask_token_id(model.config, config.path)
+        loaded = cls(model, getattr(torch, config.dtype), mask_id, config.mask_estimate)
         loaded._check_shape(config.path)
         return loaded
 
@@ -112,9 +101,10 @@ class MaskedLanguageModel(PolicyModel):
         order = (rank[version, token] * counts.shape[1] + token).argsort()
         version, token = version[order], token[order]
         weight = self.head.weight.to(self.compute_dtype)
-        bias = None if self.head.bias is None else self.head.bias.to(self.compute_dtype)
         targets = batch["canvas"][response][token]
-        log_probs, entropies = logprobs_and_entropy(hidden[version, token], weight, targets, bias, temperature)
+        log_probs, entropies = logprobs_and_entropy(
+            hidden[version, token], weight, targets, self.head_bias(), temperature
+        )
         empty = log_probs.new_zeros(counts.shape)
         estimate = (empty.index_put((version, token), log_probs) * weights.to(log_probs.dtype)).sum(0)
         first = rank[version, token] == 0
@@ -154,7 +144,7 @@ class MaskedLanguageModel(PolicyModel):
 
 def empty_model(config: ModelConfig, device: torch.device) -> tuple[Any, int]:
     """The model without weights, in the type it computes in, and its mask token. Raises ModelError."""
-    settings = _settings(config)
+    settings = training_settings(config)
     dtype = getattr(torch, config.dtype)
     with torch.device(device):
         model = AutoModel.from_config(settings, dtype=dtype, trust_remote_code=config.trust_remote_code)
@@ -190,9 +180,3 @@ def prompt_mask(seeds: Tensor, width: int, ratio: float) -> Tensor:
     Positions count from the end, from −1, so that padding on the left changes nothing; a canvas's draws start at 0.
     """
     return keyed_uniform(seeds[:, None], torch.arange(-width, 0, device=seeds.device)) < ratio
-
-
-def _settings(config: ModelConfig) -> Any:
-    settings = read_settings(config)
-    refuse_softcaps(settings, config.path)
-    return without_dropout(settings)

@@ -37,13 +37,14 @@ class PolicyModel(ABC):
     """The transformers model."""
     whole: nn.Module
     """The module whose weights are spread over ranks (learner.sharded)."""
-    head: Any
-    """The output head."""
-    compute_dtype: torch.dtype
     packs: bool
     """Whether rows may be packed into one sequence."""
     notes: list[str]
     """What a user should know of how the model is computed, said at the start."""
+
+    def __init__(self, model: Any, compute_dtype: torch.dtype) -> None:
+        self.model, self.compute_dtype = model, compute_dtype
+        self.decoder, self.head = model.get_decoder(), model.get_output_embeddings()
 
     @classmethod
     @abstractmethod
@@ -63,6 +64,10 @@ class PolicyModel(ABC):
             if parameter.ndim > 1 and id(parameter) not in kept:
                 parameter.data = parameter.data.to(self.compute_dtype)
         return self
+
+    def head_bias(self) -> Tensor | None:
+        """The head's bias [V], in the type it computes in."""
+        return None if self.head.bias is None else self.head.bias.to(self.compute_dtype)
 
     @abstractmethod
     def row_sizes(self, batch: DataProto) -> RowSizes:

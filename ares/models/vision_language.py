@@ -17,7 +17,7 @@ from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
 from ares.data import MediaReader, Patches
 from ares.models.architecture import ModelError
-from ares.models.causal import LanguageModel, from_pretrained
+from ares.models.causal import LanguageModel
 from ares.models.packed_attention import no_mask
 from ares.models.packing import Layout, RowSizes
 from ares.models.policy_model import Pass
@@ -42,6 +42,12 @@ class VisionInputs:
     """Turns tokens and pictures into the embeddings and positions that a model's decoder takes."""
 
     def __init__(self, model: Any, reader: MediaReader) -> None:
+        """Raises ModelError."""
+        if not hasattr(model.model, "get_rope_index") or hasattr(model.config.vision_config, LATER_LAYERS):
+            raise ModelError(
+                f"{model.config.name_or_path}: {type(model).__name__} is none of the vision-language models that ares "
+                "knows (Qwen2-VL, Qwen2.5-VL)"
+            )
         self.model, self.reader = model, reader
         self.image_token, self.video_token = model.config.image_token_id, model.config.video_token_id
         # Qwen2.5-VL spaces moments by their time; Qwen2-VL ignores this.
@@ -103,15 +109,9 @@ class VisionLanguageModel(LanguageModel):
     def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
         """As LanguageModel's; `data` says how pictures are read. Raises ModelError and MediaError."""
         assert data is not None
-        model = from_pretrained(AutoModelForImageTextToText, config)
-        if not hasattr(model.model, "get_rope_index") or hasattr(model.config.vision_config, LATER_LAYERS):
-            raise ModelError(
-                f"{config.path}: {type(model).__name__} is none of the vision-language models that ares knows "
-                "(Qwen2-VL, Qwen2.5-VL)"
-            )
-        loaded = cls._prepared(model, config, device, MediaReader(config.location, data))
+        loaded = cls._prepared(AutoModelForImageTextToText, config, device, MediaReader(config.location, data))
         if not config.train_vision:
-            model.model.visual.requires_grad_(False)
+            loaded.model.model.visual.requires_grad_(False)
         return loaded
 
     def on_device(self, rows: DataProto) -> dict[str, Any]:

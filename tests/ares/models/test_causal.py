@@ -223,7 +223,7 @@ def test_a_model_with_a_tower_that_is_not_used_is_a_causal_model_with_a_critic(t
 
 def test_a_model_whose_decoder_cannot_be_told_from_its_head_is_refused(tmp_path: Path) -> None:
     folder = build(Family("modernbert-decoder"), tmp_path)
-    with pytest.raises(ModelError, match=r"ModernBertDecoderForCausalLM.get_decoder\(\) gives no decoder"):
+    with pytest.raises(ModelError, match=r"ModernBertDecoderForCausalLM.get_decoder\(\) does not tell decoder"):
         LanguageModel.load(ModelConfig(path=str(folder)), CPU)
 
 

@@ -235,7 +235,7 @@ def test_what_is_no_fault_of_the_files_is_not_blamed_on_them(tmp_path: Path, mon
     fail(OSError("We couldn't connect to the hub. Check your connection."))
     of_hub = settings(folder)
     monkeypatch.setattr(type(of_hub), "location", "somebody/model")
-    monkeypatch.setattr("ares.models.causal.read_settings", lambda config: AutoConfig.from_pretrained(folder))
+    monkeypatch.setattr("ares.models.architecture.read_settings", lambda config: AutoConfig.from_pretrained(folder))
     with pytest.raises(ModelError, match=r"its weight files cannot be had: We couldn't connect to the hub.$"):
         LanguageModel.load(of_hub, CPU)
 
