@@ -5,7 +5,6 @@ measures a few responses for this alone. Not covered: the measures themselves (a
 """
 
 import numpy as np
-import pandas as pd
 from pydantic import BaseModel
 
 from algorithms.losses import importance_weights
@@ -37,15 +36,12 @@ class Mismatch(BaseModel):
 async def compare(step: Step, rollouts: list[Ref], purpose: str, temperature: float) -> Mismatch:
     """Compare responses from all over a draw with the learner's policy after the step."""
     shards = [step.run.store.read_rows(rollouts[shard]) for shard in _spread(len(rollouts), SHARDS)]
-    some = [_some(rows[rows["sample"] != GREEDY], COMPARED // len(shards)) for rows in shards]
+    sampled = [rows[rows["sample"] != GREEDY] for rows in shards]
+    some = [rows.iloc[_spread(len(rows), COMPARED // len(shards))] for rows in sampled]
     batch = token_batch(sampled_rows(some, step.run.problems(purpose)), step.run.pad_id)
     log_probs = await step.run.workers.log_probs(step.number, batch, temperature)
     _, measures = importance_weights(log_probs, batch.tensor("engine_log_probs"), batch.tensor("response_mask"), None)
     return Mismatch(mean=measures[MEAN])
-
-
-def _some(rows: pd.DataFrame, count: int) -> pd.DataFrame:
-    return rows.iloc[_spread(len(rows), count)]
 
 
 def _spread(size: int, count: int) -> list[int]:

@@ -137,12 +137,10 @@ def load_train(
     begin: Begin | None = None,
 ) -> Problems:  # fmt: skip
     """The train set of the settings, as `load_problems` has it; a mixture or a curriculum's levels are `joined`."""
-    whole = joined({
+    return joined({
         name: load_problems(one, config.train_split, config, tokenizer, needs, vision, config.limit, begin, name)
         for name, one in config.train_sets.items()
     })  # fmt: skip
-    assert whole is not None
-    return whole
 
 
 def load_held_out(
@@ -163,13 +161,13 @@ def level_of(name: str) -> int:
     return int(name.partition("/")[0])
 
 
-def joined(sets: dict[str, Problems]) -> Problems | None:
-    """Sets as one whose ids are `set/id`; a set without a name is returned as it is; None without any.
+def joined(sets: dict[str, Problems]) -> Problems:
+    """Sets, at least one, as one whose ids are `set/id`; a set without a name is returned as it is.
 
     Columns that only some sets have are None in the others.
     """
-    if not sets or "" in sets:
-        return sets.get("")
+    if "" in sets:
+        return sets[""]
     parts = [
         replace(
             each,

@@ -40,8 +40,8 @@ class TurnTemplate:
         self._settings = {name: value for name, value in settings.items() if name != "tools"}
         if isinstance(tokenizer.chat_template, dict):  # Hermes and Command-R have a template of its own for tools
             self._settings["chat_template"] = tokenizer.get_chat_template(tools=settings.get("tools"))
-        self._knows_results: dict[int, bool] = {}
-        self._template_markup: dict[tuple[int, int | None], list[int]] = {}
+        self._shows_results = functools.cache(self._try_results)
+        self._own_markup = functools.cache(self._find_own_markup)
         whole = self._render(["?"], False)
         if whole.count(SAID) != 1:
             raise ConfigError(
@@ -81,22 +81,19 @@ class TurnTemplate:
             shown = max(0, shown - (len(ids) - room))
 
     def _suffix(self, texts: Sequence[str], calls: int, last_token: int | None) -> tuple[str, list[int]]:
-        as_results, expected = self._shows_results(calls), self._expected(calls, last_token)
+        as_results, own = self._shows_results(calls), self._own_markup(calls, last_token)
         text, ids = self._continue(self._after(texts, as_results), last_token)
         # Few texts hold a special token. If one does, its name is cut; at last no two characters may join.
         for split in (functools.partial(self._markup_begins.sub, rf"\g<0>{CUT}"), CUT.join):
-            if self._markup_in(ids) == expected:
+            if self._markup_in(ids) == own:
                 break
             ids = self._continue(self._after(list(map(split, texts)), as_results), last_token, is_cut=True)[1]
         return text, ids
 
-    def _expected(self, calls: int, last_token: int | None) -> list[int]:
+    def _find_own_markup(self, calls: int, last_token: int | None) -> list[int]:
         """The special tokens that the template itself writes."""
-        key = calls, last_token
-        if key not in self._template_markup:
-            after = self._after(list(map(str, range(max(calls, 1)))), self._shows_results(calls))
-            self._template_markup[key] = self._markup_in(self._continue(after, last_token)[1])
-        return self._template_markup[key]
+        after = self._after(list(map(str, range(max(calls, 1)))), self._shows_results(calls))
+        return self._markup_in(self._continue(after, last_token)[1])
 
     def _markup_in(self, ids: Sequence[int]) -> list[int]:
         return [token for token in ids if token in self._markup]
@@ -127,16 +124,14 @@ class TurnTemplate:
     def _cut_id(self) -> int:
         return int(self._cutting_tokenizer.convert_tokens_to_ids(CUT))
 
-    def _shows_results(self, calls: int) -> bool:
-        """Whether as many results of tools are messages of their own, rather than one of a user; found out once."""
-        if calls not in self._knows_results:
-            results = [f"observation {number}." for number in range(calls)]
-            try:
-                after = self._after(results, True) if calls else ""
-            except DataError:  # of a role that the template does not know
-                after = ""
-            self._knows_results[calls] = bool(after) and all(after.count(result) == 1 for result in results)
-        return self._knows_results[calls]
+    def _try_results(self, calls: int) -> bool:
+        """Whether as many results of tools are messages of their own, rather than one of a user."""
+        results = [f"observation {number}." for number in range(calls)]
+        try:
+            after = self._after(results, True) if calls else ""
+        except DataError:  # of a role that the template does not know
+            return False
+        return bool(after) and all(after.count(result) == 1 for result in results)
 
     def _after(self, texts: Sequence[str], as_results: bool) -> str:
         """What is written after the answer that precedes observations."""

@@ -17,7 +17,7 @@ from ares.config import Config, DataConfig
 from ares.data import MediaReader
 from ares.engines.engine import Completion, ModelEngine, Request, SamplingSettings, device_of, end_token_ids, padding_id
 from ares.engines.stop_strings import StopStrings
-from ares.models import VisionInputs, can_regroup, growing_cache, never_sampled, regroup, return_free_memory
+from ares.models import VisionInputs, can_regroup, growing_cache, regroup, return_free_memory
 
 
 class TransformersEngine(ModelEngine):
@@ -43,8 +43,6 @@ class TransformersEngine(ModelEngine):
         self.pad_id = pad_id
         self.tokenizer = tokenizer
         self.vision = None if data is None else VisionInputs(self.model, MediaReader(model_path, data))
-        self.never = None if data is None else never_sampled(self.model.config, self.device)
-        """Added to the logits [V], to exclude tokens; None: nothing."""
 
     @classmethod
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "TransformersEngine":
@@ -70,7 +68,7 @@ class TransformersEngine(ModelEngine):
         decoding = Decoding(self.model)
         logits = decoding.read(inputs, mask, prompt_of)
         for place in range(settings.max_tokens):
-            logits = logits if self.never is None else logits + self.never
+            logits = logits if self.vision is None else logits + self.vision.never
             drawn, drawn_log_probs = sample_tokens(
                 logits, keyed_uniform(seeds[rows], begun[rows] + place), settings.temperature, settings.top_p
             )

@@ -38,6 +38,12 @@ class Reply:
     chat: Mapping[str, Any] | None = None
     """Of a reset: the whole prompt, as {"messages": […], "tools": […]}, instead of the row's own. Agents begin so."""
 
+    @classmethod
+    def read(cls, written: Mapping[str, Any]) -> "Reply":
+        """A reply whose fields were written as JSON, in which a tuple is a list."""
+        seen = written["observation"]
+        return cls(**{**written, "observation": tuple(seen) if isinstance(seen, list) else seen})
+
     def digest(self) -> str:
         """Hash by which a rebuilt episode is compared; metrics may differ, such as a time that was taken."""
         told = {name: value for name, value in asdict(self).items() if name != "metrics"}

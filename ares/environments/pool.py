@@ -213,9 +213,7 @@ class EnvironmentProcess:
             self._limits[kind] = self.config.timeout * loaded["calls"]
 
     def _reply(self, call: dict[str, Any]) -> Reply:
-        said = self._ask(call, self._limits[call["kind"]])
-        observation = said["observation"]
-        return Reply(**said | {"observation": observation if isinstance(observation, str) else tuple(observation)})
+        return Reply.read(self._ask(call, self._limits[call["kind"]]))
 
     def _ask(self, call: dict[str, Any], limit: float) -> dict[str, Any]:
         """The process's answer. Raises NoReply; if it overran or died, it is gone with all its episodes."""

@@ -151,10 +151,9 @@ def _held_out(
         chosen = {source: data.held_out[source]} if source and source in data.held_out else source
         data = data.model_copy(update={"validation": chosen})
     loaded = load_held_out(data, tokenizer, config.reward.needs, Vision.of(config, runs_directory()), begin)
-    problems = joined({name: each.first(request.max_problems) for name, each in loaded.items()})
-    if problems is None:
+    if not loaded:
         raise ConfigError("There are no held-out problems in the settings: name a data set with --data, or a --suite")
-    return problems, data.held_out_names
+    return joined({name: each.first(request.max_problems) for name, each in loaded.items()}), data.held_out_names
 
 
 def _with_second_turns(config: Config, tokenizer: Any) -> Config:

@@ -29,8 +29,6 @@ class Ranks:
     @classmethod
     def joined(cls, rank: int, count: int, address: str) -> "Ranks":
         """Join the other ranks at host:port; returns when all are there."""
-        if count == 1:
-            return cls()
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         meeting = f"tcp://{address}"
         dist.init_process_group(backend, init_method=meeting, rank=rank, world_size=count, timeout=PATIENCE)

@@ -24,7 +24,7 @@ from ares.models.packing import RowSizes, micro_batches, share_rows
 from ares.models.policy_model import Pass, PolicyModel
 from ares.models.sharding import shard
 from ares.models.transformers_internals import growing_cache
-from ares.models.vision_language import VisionInputs, VisionLanguageModel, never_sampled, placeholder_ids
+from ares.models.vision_language import VisionInputs, VisionLanguageModel, placeholder_ids
 from ares.models.weights import (
     PUBLISHED_AS,
     check_vocabulary,

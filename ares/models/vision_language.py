@@ -50,6 +50,9 @@ class VisionInputs:
             )
         self.model, self.reader = model, reader
         self.image_token, self.video_token = model.config.image_token_id, model.config.video_token_id
+        self.never = torch.zeros(model.config.get_text_config().vocab_size, device=model.device)
+        """Added to the logits [V], so that placeholder tokens have no probability."""
+        self.never[placeholder_ids(model.config)] = NEVER
         # Qwen2.5-VL spaces moments by their time; Qwen2-VL ignores this.
         self.moment = getattr(model.config.vision_config, "temporal_patch_size", 2) / reader.fps
 
@@ -103,7 +106,6 @@ class VisionLanguageModel(LanguageModel):
     def __init__(self, model: Any, compute_dtype: torch.dtype, reader: MediaReader) -> None:
         self.inputs = VisionInputs(model, reader)
         super().__init__(model, compute_dtype)
-        self.never = never_sampled(model.config, self.head.weight.device)
 
     @classmethod
     def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
@@ -143,14 +145,7 @@ class VisionLanguageModel(LanguageModel):
 
     def head_bias(self) -> Tensor | None:
         """Added to the logits [V], so that placeholder tokens have no probability."""
-        return self.never.to(self.compute_dtype)
-
-
-def never_sampled(config: Any, device: torch.device) -> Tensor:
-    """Bias [V] of the logits: NEVER at placeholder tokens, 0 elsewhere."""
-    added = torch.zeros(config.get_text_config().vocab_size, device=device)
-    added[placeholder_ids(config)] = NEVER
-    return added
+        return self.inputs.never.to(self.compute_dtype)
 
 
 def placeholder_ids(config: Any) -> list[int]:

@@ -63,7 +63,6 @@ class GrowingSet:
         for name, noted in files.items():
             self._check(name, noted)
         whole = joined({name: self._of(name, noted["sha256"]) for name, noted in files.items()})
-        assert whole is not None
         return replace(whole, source=str(self.folder))
 
     def _check(self, name: str, noted: Mapping[str, Any]) -> None:
@@ -114,7 +113,7 @@ def load_sets(
     growing = GrowingSet(str(data.train), read, files) if data.grows else None
     train = read(data.train) if growing is None else growing.problems(growing.first)
     firsts = {name: each.first(config.validation.max_prompts) for name, each in held_out.items()}
-    return train, joined(firsts), growing
+    return train, joined(firsts) if firsts else None, growing
 
 
 def first_files(store: RunStore) -> Files | None:

@@ -63,11 +63,9 @@ def load_demonstrations(
     check_template(tokenizer, config.chat_template_kwargs)
     if not tokenizer.is_fast:
         raise DataError(f"{tokenizer.name_or_path}: its tokenizer cannot tell which characters a token stands for")
-    whole = joined({
+    return joined({
         name: _load(source, config, tokenizer, end_ids, longest, pairs) for name, source in config.train_sets.items()
     })  # fmt: skip
-    assert whole is not None
-    return whole
 
 
 def _load(

@@ -61,18 +61,9 @@ def episodes_so_far(going: pd.DataFrame, problems: pd.DataFrame, about: tuple[st
     return episodes
 
 
-def written_reply(answer: Answer) -> str:
-    """A reply as a cell of a table."""
-    return "" if answer.reply is None else json.dumps(asdict(answer.reply))
-
-
 def read_reply(written: str) -> Reply:
     """A reply from the cell of a table; an empty one where there was none."""
-    if not written:
-        return Reply()
-    fields: dict[str, Any] = json.loads(written)
-    seen = fields["observation"]
-    return Reply(**fields | {"observation": tuple(seen) if isinstance(seen, list) else seen})
+    return Reply.read(json.loads(written)) if written else Reply()
 
 
 def turn_rows(said: pd.DataFrame, answers: list[Answer], suffixes: list[list[int]], is_last: bool) -> pd.DataFrame:
@@ -89,7 +80,7 @@ def turn_rows(said: pd.DataFrame, answers: list[Answer], suffixes: list[list[int
         "log_probs": [np.pad(known, (0, count)) for known, count in zip(said["log_probs"], heard, strict=True)],
         SAMPLED: [np.arange(len(ids)) < len(ids) - count for ids, count in zip(token_ids, heard, strict=True)],
         "said": [[text] for text in said["response"]],
-        "heard": [[written_reply(answer)] for answer in answers],
+        "heard": [["" if answer.reply is None else json.dumps(asdict(answer.reply))] for answer in answers],
     }
     lists = {name: pd.Series(values, index=said.index, dtype=object) for name, values in columns.items()}
     return said.assign(**lists, error=[answer.error for answer in answers], over=over)[OF_A_TURN]

@@ -205,7 +205,7 @@ def test_held_out_sets_have_their_own_columns_and_names(tmp_path: Path) -> None:
     alone = joined(load_held_out(DataConfig(train=train, validation=second), tokenizer(), "answer"))
     assert alone is not None
     assert alone.digest() == whole.digest()  # of one without a name all stays as it was
-    assert joined(load_held_out(DataConfig(train=train), tokenizer(), "answer")) is None
+    assert load_held_out(DataConfig(train=train), tokenizer(), "answer") == {}
     wrong = DataConfig(train=train, validation={"aime": first})
     with pytest.raises(DataError, match=r"column 'prompt' is missing .* data\.validation\.aime\.prompt_key=…"):
         load_held_out(wrong, tokenizer(), "answer")

@@ -112,7 +112,7 @@ def transformers_own(
                 f"{kind}_grid_thw": torch.tensor([each.grid for each in pictures.patches]),
                 "mm_token_type_ids": kinds,
             }
-        logits = theirs(input_ids=ids, **inputs).logits[0, -len(tokens) - 1 : -1] + policy.never
+        logits = theirs(input_ids=ids, **inputs).logits[0, -len(tokens) - 1 : -1] + policy.inputs.never
         known = torch.log_softmax(logits, -1)
         per_row.append(known.gather(1, tokens[:, None])[:, 0])
         entropies.append(-(known.exp() * known).nan_to_num().sum(-1))
@@ -209,7 +209,8 @@ def test_the_engines_log_probs_are_the_learners(shown: pd.DataFrame) -> None:
 
 def test_a_mark_is_never_sampled_and_has_no_probability(shown: pd.DataFrame, batch: DataProto) -> None:
     drawing = engine()
-    marks = (drawing.never < 0).nonzero()[:, 0] if drawing.never is not None else torch.empty(0)
+    assert drawing.vision is not None
+    marks = (drawing.vision.never < 0).nonzero()[:, 0]
     names = set(tokenizer().convert_ids_to_tokens(marks.tolist()))
     assert names == {"<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"}
     with torch.no_grad():  # all logits alike but the placeholders', which are larger: they would nearly always be drawn
