@@ -14,7 +14,7 @@ import torch
 from algorithms.protocol import DataProto
 from ares.config import ENGINES, Config
 from ares.data import load_tokenizer
-from ares.engines import Completion, Engine, Request, SamplingSettings, view_as_tensors
+from ares.engines import Engine, Request, SamplingSettings, view_as_tensors
 from ares.learner import Learner, Ranks, UpdateResult
 from ares.models import naming_settings, stored_tensors
 from ares.store import Ref, RunStore
@@ -108,23 +108,19 @@ class EngineService:
 
     def generate(self, requests: list[Request], settings: SamplingSettings) -> Iterator[pd.DataFrame]:
         """Sample; yields finished rows by request: token_ids, log_probs, finish_reason, the decoded response."""
-        for finished in self._sampled(requests, settings):
-            completions = [completion for _, completion in finished]
-            texts = self.tokenizer.batch_decode(
-                [completion.token_ids.tolist() for completion in completions], skip_special_tokens=True
-            )
-            columns = {
-                "response": texts,
-                "token_ids": [completion.token_ids for completion in completions],
-                "log_probs": [completion.log_probs for completion in completions],
-                "finish_reason": [completion.finish_reason for completion in completions],
-            }
-            if completions and completions[0].canvas is not None:  # a masked-diffusion engine's
-                columns["token_entropies"] = [completion.entropies for completion in completions]
-                columns["canvas"] = [completion.canvas for completion in completions]
-                columns["denoising_passes"] = [completion.passes for completion in completions]
-            yield pd.DataFrame(columns, index=[index for index, _ in finished])
-
-    def _sampled(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:
         with naming_settings(self.config, "engine"):
-            yield from self.engine.stream(requests, settings)
+            for finished in self.engine.stream(requests, settings):
+                completions = [completion for _, completion in finished]
+                token_ids = [completion.token_ids for completion in completions]
+                texts = self.tokenizer.batch_decode([ids.tolist() for ids in token_ids], skip_special_tokens=True)
+                columns = {
+                    "response": texts,
+                    "token_ids": token_ids,
+                    "log_probs": [completion.log_probs for completion in completions],
+                    "finish_reason": [completion.finish_reason for completion in completions],
+                }
+                if completions and completions[0].canvas is not None:  # a masked-diffusion engine's
+                    columns["token_entropies"] = [completion.entropies for completion in completions]
+                    columns["canvas"] = [completion.canvas for completion in completions]
+                    columns["denoising_passes"] = [completion.passes for completion in completions]
+                yield pd.DataFrame(columns, index=[index for index, _ in finished])
