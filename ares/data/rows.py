@@ -6,7 +6,7 @@ reads. Not covered: files (ares/data/sources.py), chat messages and templates (a
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,15 +77,12 @@ def each_row(
                 row.messages = conversation(spoken(row.asked) if vision else row.asked, config)
             if row.messages and tokenizer is not None and not row.left_out:
                 parts = in_parts(row.messages)[0] if vision else row.messages
-                row.text = rendered(tokenizer, parts, config.chat_template_kwargs | own_template_settings(values))
+                # An agent shows its own tools.
+                own = json.loads(values[OPENING]).get("template", {}) if OPENING in values else {}
+                row.text = rendered(tokenizer, parts, config.chat_template_kwargs | own)
         except DataError as error:
             row.wrong.append(str(error))
         yield row
-
-
-def own_template_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What a row's prompt is rendered with beside data.chat_template_kwargs: the tools of its agent."""
-    return json.loads(values[OPENING]).get("template", {}) if OPENING in values else {}
 
 
 def named_rows(

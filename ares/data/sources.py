@@ -138,7 +138,15 @@ def _rows(one: str, split: str, limit: int | None) -> tuple[pd.DataFrame, Unread
         raise DataError(
             f"{one}: no kind of file that is read ({', '.join(FORMATS)}; all but parquet and arrow also .gz)"
         )
-    return as_objects(_data_set(one, split, limit), one), {}
+    try:
+        data_set = _loaded(one, split)
+    except Exception as error:  # of damaged files the library raises nothing narrower
+        raise DataError(
+            f"{one}: neither a file ({', '.join(FORMATS)}) nor a data set with a split {split!r}: "
+            f"{' '.join(str(error).split())}"
+        ) from error
+    table = data_set.with_format("arrow")[: len(data_set) if limit is None else limit]
+    return as_objects(table, one), {}
 
 
 def together(frames: list[pd.DataFrame]) -> pd.DataFrame:
@@ -148,17 +156,6 @@ def together(frames: list[pd.DataFrame]) -> pd.DataFrame:
     names = list(dict.fromkeys(name for frame in frames for name in frame))
     whole = [frame.assign(**{str(name): None for name in names if name not in frame})[names] for frame in frames]
     return pd.concat([frame.astype(object) for frame in whole])
-
-
-def _data_set(one: str, split: str, limit: int | None) -> pa.Table:
-    try:
-        data_set = _loaded(one, split)
-    except Exception as error:  # of damaged files the library raises nothing narrower
-        raise DataError(
-            f"{one}: neither a file ({', '.join(FORMATS)}) nor a data set with a split {split!r}: "
-            f"{' '.join(str(error).split())}"
-        ) from error
-    return data_set.with_format("arrow")[: len(data_set) if limit is None else limit]
 
 
 def _loaded(one: str, split: str) -> Any:

@@ -112,8 +112,7 @@ class ModelEngine(Engine):
     def load_weights(self, version: int, weights: dict[str, Tensor]) -> None:
         """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""
         own = stored_tensors(self.model)
-        # Before anything is taken: a tensor's data may be replaced by data of any shape.
-        check_weights({name: tensor.shape for name, tensor in own.items()}, weights)
+        check_weights(own, weights)  # before anything is taken: a tensor's data may be replaced by data of any shape
         for name, tensor in own.items():
             given = weights[name]
             # At another address products with a single row have other bits.
@@ -127,13 +126,13 @@ class ModelEngine(Engine):
         return ids.to(self.device), mask.to(self.device)
 
 
-def check_weights(expected: Mapping[str, torch.Size], given: Mapping[str, Tensor]) -> None:
+def check_weights(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
     """Raise ValueError naming weights that are missing, unknown or of another shape than in the engine's model."""
     if expected.keys() != given.keys():
         raise ValueError(f"Weights do not fit the engine's model: {sorted(expected.keys() ^ given.keys())[:5]}")
-    for name, shape in expected.items():
-        if given[name].shape != shape:
-            raise ValueError(f"Weight {name} is {list(given[name].shape)}, the engine's model has {list(shape)}")
+    for name, own in expected.items():
+        if given[name].shape != own.shape:
+            raise ValueError(f"Weight {name} is {list(given[name].shape)}, the engine's model has {list(own.shape)}")
 
 
 def view_as_tensors(weights: Mapping[str, np.ndarray]) -> dict[str, Tensor]:

@@ -47,7 +47,9 @@ class VllmEngine(Engine):
         self.end_ids = sorted(end_ids)
         config = AutoConfig.from_pretrained(model_path, trust_remote_code=trust_remote_code)
         kind = AutoModelForCausalLM if data is None else AutoModelForImageTextToText
-        self._expected = _shapes(kind, config, trust_remote_code)
+        with torch.device("meta"):
+            self._expected = stored_tensors(kind.from_config(config, trust_remote_code=trust_remote_code))
+        """What an update must have."""
         self.reader = None if data is None else MediaReader(model_path, data)
         self.placeholders = set() if self.reader is None else set(placeholder_ids(config))
         self._image_token = getattr(config, "image_token_id", None)
@@ -143,13 +145,6 @@ class VllmEngine(Engine):
             output_kind=RequestOutputKind.FINAL_ONLY,
             logit_bias=dict.fromkeys(self.placeholders, -100.0) or None,  # never sampled, as in the learner
         )
-
-
-def _shapes(kind: Any, config: Any, trust_remote_code: bool) -> dict[str, torch.Size]:
-    """Names and shapes of the weights that an update must have."""
-    with torch.device("meta"):
-        named = stored_tensors(kind.from_config(config, trust_remote_code=trust_remote_code))
-    return {name: tensor.shape for name, tensor in named.items()}
 
 
 def _picture_options(reader: MediaReader, images: int) -> dict[str, Any]:

@@ -94,11 +94,13 @@ class LanguageModel(PackedDecoder, PolicyModel):
         model = read_policy(kind, config, device)
         loaded = cls(model, getattr(torch, config.dtype), *more)
         tokens = model.get_input_embeddings().num_embeddings
-        if not loaded.packs and not ignores_padding(loaded.decode, tokens, device):
-            raise ModelError(
-                f"{config.path}: padding behind a row changes its hidden states in {type(model).__name__}, so it is no "
-                "causal model"
-            )
+        if not loaded.packs:
+            padded, alone = pass_together_and_alone(loaded.decode, tokens, device, pack=False)
+            if (padded - alone).norm() >= 0.05 * alone.norm():
+                raise ModelError(
+                    f"{config.path}: padding behind a row changes its hidden states in {type(model).__name__}, so it "
+                    "is no causal model"
+                )
         loaded.logit_scale = check_head(loaded.model, loaded.head, loaded._alone, config.path, use_cache=False)
         return loaded
 
@@ -165,8 +167,10 @@ def prepare_packing(decoder: Any, decode: Decode, vocabulary: int) -> tuple[bool
     why = "its attention is of a kind that ares does not know"
     if can_regroup(decoder):
         regroup(decoder)
+        # The rows are short. Architectures that carry a state along the sequence, or ignore positions, mix rows up.
         with narrow_windows(decoder, PROBE_WINDOW):
-            apart = distance_between_packed_and_alone(decode, vocabulary, decoder.device)
+            together, alone = pass_together_and_alone(decode, vocabulary, decoder.device, pack=True)
+        apart = float(((together - alone).norm(dim=-1) / alone.norm(dim=-1)).max())
         if apart < MIXED_UP:
             return True, []
         why = f"packed, a token's hidden state is off by {100 * apart:.2g} % (allowed: {100 * MIXED_UP:.2g} %)"
@@ -175,26 +179,10 @@ def prepare_packing(decoder: Any, decode: Decode, vocabulary: int) -> tuple[bool
     ]
 
 
-def distance_between_packed_and_alone(decode: Decode, vocabulary: int, device: torch.device) -> float:
-    """How far the hidden states of packed rows, two of them with one prompt, are from those that they have alone.
-
-    The worst token's distance, as a share of the length of its state. Architectures that carry a state along the
-    sequence, or ignore positions, silently mix rows up. The rows are short, so sliding windows must be narrowed first
-    (narrow_windows).
-    """
-    together, alone = _together_and_alone(decode, vocabulary, device, pack=True)
-    return float(((together - alone).norm(dim=-1) / alone.norm(dim=-1)).max())
-
-
-def ignores_padding(decode: Decode, vocabulary: int, device: torch.device) -> bool:
-    """Whether rows padded on the right have, but for rounding, the hidden states that they have one by one."""
-    together, alone = _together_and_alone(decode, vocabulary, device, pack=False)
-    return float((together - alone).norm()) < 0.05 * float(alone.norm())
-
-
 @torch.no_grad()
-def _together_and_alone(decode: Decode, vocabulary: int, device: torch.device, pack: bool) -> tuple[Tensor, Tensor]:
-    """Hidden states [N, H] of three short rows in one pass, packed or padded, and of each in a pass of its own."""
+def pass_together_and_alone(decode: Decode, vocabulary: int, device: torch.device, pack: bool) -> tuple[Tensor, Tensor]:
+    """Hidden states [N, H] of three short rows, two of them with one prompt, in one pass, packed or padded on the
+    right, and of each in a pass of its own."""
     ids = torch.tensor([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 6, 7, 8, 13], device=device) % vocabulary
     lengths = torch.tensor([5, 7, 4], device=device)
     sizes = RowSizes(lengths, torch.tensor([2, 3, 3], device=device), torch.tensor([0, 1, 1], device=device))

