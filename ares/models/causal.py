@@ -96,7 +96,7 @@ class LanguageModel(PackedDecoder, PolicyModel):
         tokens = model.get_input_embeddings().num_embeddings
         if not loaded.packs:
             padded, alone = pass_together_and_alone(loaded.decode, tokens, device, pack=False)
-            if (padded - alone).norm() >= 0.05 * alone.norm():
+            if not (padded - alone).norm() < 0.05 * alone.norm():
                 raise ModelError(
                     f"{config.path}: padding behind a row changes its hidden states in {type(model).__name__}, so it "
                     "is no causal model"

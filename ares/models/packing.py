@@ -1,5 +1,14 @@
 """Packing: rows of unequal length in one sequence without padding, a shared prompt only once.
 
+    rows              A  p q r a b      prompt p q r, response a b        position   0 1 2 3 4
+                      B  p q r c        the same prompt, response c                  0 1 2 3
+    the sequence         p q r a b c    width 6
+    place             A  0 1 2 3 4      where a row's tokens lie in it: B's prompt is A's
+                      B  0 1 2 5
+    blocks [rows, 5]  A  0 1 2 3 4      rows of similar length attend side by side, each to its own tokens;
+                      B  0 1 2 5 0      B is padded with its first place
+    first_met            0 1 2 3 4 8    what attention gives for each place, found in the flattened blocks
+
 Covered: micro-batches, the place of each token in the sequence and the blocks in which attention regroups rows (done by
 packed_attention.py), an even division of rows among ranks. Where a model cannot tell packed rows apart, each row is a
 sequence of its own, padded on the right. Not covered: prefixes shared beyond the prompt.

@@ -1,5 +1,9 @@
 """Rows of a step: samples, numbered by slot (group) and sample within it, joined with their grades and problems.
 
+    slot 3              sample 0 1 2 3        one prompt's responses; sample −1: the greedy answer (ReMax)
+    slot 1,000,000,003  sample 4 5            second turns of its failed sample 2, two children: 2·2, 2·2 + 1
+    slot   500,000,003  sample 0              held-out problem 3, drawn once more in few passes (validation.few_steps)
+
 Covered: the numbers, the joins, the order of training. Not covered: rewards (ares/step/rewards.py), tensors
 (ares/step/collate.py), reading and writing (tasks/).
 """
