@@ -140,30 +140,6 @@ class DataProto:
             self.meta_info | other.meta_info,
         )
 
-    @staticmethod
-    def concat(parts: Sequence[DataProto]) -> DataProto:
-        """Concatenate batches. Raises ValueError naming a field or meta_info entry in which they disagree."""
-        if not parts:
-            raise ValueError("nothing to concatenate")
-        first = parts[0]
-        for part in parts[1:]:
-            if differing := set(first.fields) ^ set(part.fields):
-                raise ValueError(f"fields {sorted(differing)} are not in every batch")
-        tensors = {key: torch.cat([part.batch[key] for part in parts]) for key in first.batch.keys()}  # noqa: SIM118
-        columns = {
-            key: np.concatenate([part.non_tensor_batch[key] for part in parts]) for key in first.non_tensor_batch
-        }
-        meta: dict[str, Any] = {}
-        for key in {key: None for part in parts for key in part.meta_info}:
-            values = [part.meta_info[key] for part in parts if key in part.meta_info]
-            if key in ROW_META:
-                meta[key] = [entry for value in values for entry in value]
-            elif all(_same(values[0], value) for value in values):
-                meta[key] = values[0]
-            else:
-                raise ValueError(f"meta_info {key!r} differs between batches: {values}")
-        return DataProto(TensorDict(tensors, batch_size=[sum(map(len, parts))]), columns, meta)
-
     def save(self, path: str | Path, columns: Sequence[str] | None = None) -> None:
         """Write one safetensors file, with `columns` (all by default) and meta_info as JSON in its header.
 

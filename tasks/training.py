@@ -14,7 +14,6 @@ from algorithms.protocol import DataProto
 from ares.grading import Teacher
 from ares.runs import Step
 from ares.step import (
-    GREEDY,
     Refill,
     RunState,
     as_sampled,
@@ -24,9 +23,10 @@ from ares.step import (
     graded,
     in_training_order,
     joined_rows,
+    learner_rows,
+    measured_batch,
     readable_rows,
     rewarded,
-    sampled_rows,
     select_rows,
     shape,
     token_batch,
@@ -102,7 +102,7 @@ async def experience(step: Step, rollouts: list[Ref], slots: list[int], name: st
     last, and not of the bootstrap, which needs none.
     """
     asks = step.config.model.asks_reference and step.number > 0
-    store, batch = step.run.store, _sampled(step, rollouts, slots)
+    store, batch = step.run.store, token_batch(_sampled(step, rollouts, slots), step.run.pad_id)
     if step.config.algorithm.policy.old_log_probs == "engine":
         measured = store.write_file(step.path(f"{name}.safetensors"), as_sampled(batch).save)
     else:
@@ -126,7 +126,7 @@ async def shape_batch(step: Step, samples: Samples, found: list[Experience]) -> 
     """HWE tokens, difficulty, targets, alpha, rewards, KL and advantages of the chosen groups; the next state."""
     run, rows = step.run, pd.concat(step.drawn, ignore_index=True)
     rows = in_training_order(rows[rows["slot"].isin(samples.slots)])
-    batch = graded(select_rows([_measured(step, each) for each in found], rows, run.pad_id), rows)
+    batch = graded(select_rows(_measured(step, found), rows), rows)
     metrics = await asyncio.to_thread(shape, batch, step.state, step.config, run.is_trigger)
     columns = [name for name in OF_UPDATES if name in batch.non_tensor_batch]
     return ShapedBatch(
@@ -183,7 +183,7 @@ async def summarise_bootstrap(step: Step, samples: Samples, found: list[Experien
     """
     run = step.run
     state = RunState.initial(step.config, len(run.train_set))
-    sampled = (_measured(step, shard) for shard in found)
+    sampled = (_measured(step, [shard]) for shard in found)
     shards = zip(samples.rollouts, samples.scores, found, strict=True)
     with_grades = (_graded_shard(step, *shard) for shard in shards)
     table, metrics = await asyncio.to_thread(
@@ -206,16 +206,16 @@ def choose(step: Step, samples: Samples, refill: Refill) -> None:
     step.state.absorb_sampled(rows, refill.take(rows))
 
 
-def _sampled(step: Step, rollouts: list[Ref], slots: list[int]) -> DataProto:
-    """Samples as the learner is given them, without greedy answers; with `slots`, of these groups only."""
-    rows = sampled_rows([step.run.store.read_rows(ref) for ref in rollouts], step.run.train_set)
-    rows = rows[(rows["sample"] != GREEDY) & (rows["slot"].isin(slots) if slots else True)]
-    return token_batch(rows, step.run.pad_id)
+def _sampled(step: Step, rollouts: list[Ref], slots: list[int]) -> pd.DataFrame:
+    return learner_rows([step.run.store.read_rows(ref) for ref in rollouts], step.run.train_set, slots)
 
 
-def _measured(step: Step, found: Experience) -> DataProto:
+def _measured(step: Step, found: list[Experience]) -> DataProto:
     """Samples with what the learner has measured of them."""
-    return _sampled(step, found.rollouts, found.slots).union(DataProto.load(step.run.store.path(found.measured)))
+    rollouts = [ref for each in found for ref in each.rollouts]
+    rows = _sampled(step, rollouts, [slot for each in found for slot in each.slots])
+    measured = [DataProto.load(step.run.store.path(each.measured)) for each in found]
+    return measured_batch(rows, measured, step.run.pad_id)
 
 
 def _joined(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:
@@ -227,4 +227,4 @@ def _joined(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:
 def _graded_shard(step: Step, rollout: Ref, scores: Ref, found: Experience) -> DataProto:
     """A shard of the bootstrap with the learner's measures and the grades."""
     rows = in_training_order(_joined(step, Samples(rollouts=[rollout], scores=[scores]), "bootstrap"))
-    return graded(select_rows([_measured(step, found)], rows, step.run.pad_id), rows)
+    return graded(select_rows(_measured(step, [found]), rows), rows)

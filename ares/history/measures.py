@@ -13,15 +13,14 @@ from ares.data import Vision, load_tokenizer
 from ares.grading import load_grader
 from ares.runs import Run, Step, all_files, first_files, load_sets, read_config, run_files
 from ares.step import (
-    GREEDY,
     OpenEnvironment,
     RunState,
     graded,
     in_training_order,
-    sampled_rows,
+    learner_rows,
+    measured_batch,
     select_rows,
     shape,
-    token_batch,
 )
 from ares.store import Ref, RunStore, StoreError, file_digest, run_store
 
@@ -73,7 +72,7 @@ def shape_again(step: Step, rows: pd.DataFrame, config: Config) -> tuple[DataPro
     commit = run.store.read_commit(step.number)
     trained = sorted(set(run.store.read_rows(commit.artifacts["samples"])["slot"].tolist()))
     mine = in_training_order(rows[rows["slot"].isin(trained)])
-    batch = graded(select_rows(_measured(step), mine, run.pad_id), mine)
+    batch = graded(select_rows(_measured(step), mine), mine)
     state = restored_with(run, config)
     state.absorb_sampled(rows, trained)
     shape(batch, state, config, run.is_trigger)
@@ -88,14 +87,11 @@ def restored_with(run: Run, config: Config) -> RunState:
         raise ConfigError(f"a controller of these settings has no state in this run: {error}") from error
 
 
-def _measured(step: Step) -> list[DataProto]:
-    """What the learner measured of a step's samples."""
-    run, parts = step.run, []
-    for kept in step.memo.last_of("experience"):
-        refs = [Ref.model_validate(ref) for ref in kept.result["rollouts"]]
-        rows = sampled_rows([run.store.read_rows(ref) for ref in refs], run.train_set)
-        slots = kept.result["slots"]
-        rows = rows[(rows["sample"] != GREEDY) & (rows["slot"].isin(slots) if slots else True)]
-        measured = Ref.model_validate(kept.result["measured"])
-        parts.append(token_batch(rows, run.pad_id).union(DataProto.load(run.store.path(measured))))
-    return parts
+def _measured(step: Step) -> DataProto:
+    """A step's samples with what the learner measured of them."""
+    run, kept = step.run, [kept.result for kept in step.memo.last_of("experience")]
+    refs = [Ref.model_validate(ref) for each in kept for ref in each["rollouts"]]
+    slots = [slot for each in kept for slot in each["slots"]]
+    rows = learner_rows([run.store.read_rows(ref) for ref in refs], run.train_set, slots)
+    measured = [DataProto.load(run.store.path(Ref.model_validate(each["measured"]))) for each in kept]
+    return measured_batch(rows, measured, run.pad_id)

@@ -4,7 +4,16 @@ Covered: requests to engines, joining and collating rows, rewards, refill, shapi
 state. Not covered: the order of work (flows/), what is stored where (tasks/).
 """
 
-from ares.step.collate import as_sampled, graded, readable_rows, select_rows, sequence_batch, token_batch
+from ares.step.collate import (
+    as_sampled,
+    graded,
+    learner_rows,
+    measured_batch,
+    readable_rows,
+    select_rows,
+    sequence_batch,
+    token_batch,
+)
 from ares.step.cursor import Cursor
 from ares.step.demonstrations import demonstrated_rows, load_demonstrations, weigh
 from ares.step.episodes import episode_metrics, episode_rows, episodes_so_far, next_turns, played, turn_rows

@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from algorithms.protocol import DataProto
+from ares.data import Problems
 from ares.step.metrics import function_columns
 from ares.step.rewards import PART
-from ares.step.rows import SAMPLED
+from ares.step.rows import GREEDY, SAMPLED, sampled_rows
 from rewards.math import answer_text
 
 OF_GRADERS = (
@@ -23,8 +24,8 @@ OF_GRADERS = (
     "turns", "turn_rewards", "episode_error", "transcript",
 )  # fmt: skip
 """Optional columns of graded rows that are kept."""
-OF_WHOLE_ROWS = ("canvas", "mask_seeds")
-"""Tensors of masked-diffusion models that are not as wide as the responses."""
+OF_WHOLE_ROWS = ("mask_seeds",)
+"""What is measured that is not as wide as the responses."""
 
 
 def token_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
@@ -36,18 +37,20 @@ def token_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
     prompt_mask = _padded([np.ones(len(ids)) for ids in rows["prompt_token_ids"]], 0, np.int64, left=True)
     seen = _padded([np.ones(len(ids)) for ids in rows["token_ids"]], 0, np.int64)
     response_mask = _padded(rows[SAMPLED].tolist(), 0, np.int64) if SAMPLED in rows else seen
-    return DataProto.from_dict(
-        tensors={
-            "prompts": prompts,
-            "responses": responses,
-            "attention_mask": torch.cat([prompt_mask, seen], 1),
-            "response_mask": response_mask,
-            "engine_log_probs": _padded(rows["log_probs"].tolist(), 0.0, np.float32),
-        }
-        | _diffusion_tensors(rows, pad_id),
-        non_tensors={"uid": rows["slot"].tolist(), "sample": rows["sample"].tolist()}
-        | ({"media_references": [list(row) for row in rows["media_references"]]} if "media_references" in rows else {}),
-    )
+    tensors = {
+        "prompts": prompts,
+        "responses": responses,
+        "attention_mask": torch.cat([prompt_mask, seen], 1),
+        "response_mask": response_mask,
+        "engine_log_probs": _padded(rows["log_probs"].tolist(), 0.0, np.float32),
+    }
+    if "canvas" in rows:  # of masked-diffusion engines: all of it, and each token's entropy when it was uncovered
+        tensors["canvas"] = _padded(rows["canvas"].tolist(), pad_id, np.int64)
+        tensors["entropies"] = _padded(rows["token_entropies"].tolist(), 0.0, np.float32)
+    columns = {"uid": rows["slot"].tolist(), "sample": rows["sample"].tolist()}
+    if "media_references" in rows:
+        columns["media_references"] = [list(row) for row in rows["media_references"]]
+    return DataProto.from_dict(tensors, columns)
 
 
 def sequence_batch(sequences: list[list[int]]) -> DataProto:
@@ -87,49 +90,36 @@ def graded(batch: DataProto, rows: pd.DataFrame) -> DataProto:
     return batch
 
 
-def select_rows(parts: list[DataProto], rows: pd.DataFrame, pad_id: int) -> DataProto:
-    """The rows (slot, sample) that `rows` names, in its order, from several batches. Raises KeyError for others."""
-    whole = parts[0]
-    if len(parts) > 1:
-        prompt = max(part.tensor("prompts").shape[1] for part in parts)
-        response = max(part.tensor("responses").shape[1] for part in parts)
-        whole = DataProto.concat([_widened(part, prompt, response, pad_id) for part in parts])
-    names = zip(whole.non_tensor_batch["uid"], whole.non_tensor_batch["sample"], strict=True)
+def learner_rows(rollouts: list[pd.DataFrame], problems: Problems, slots: list[int]) -> pd.DataFrame:
+    """Samples as the learner is given them, without greedy answers; with `slots`, of these groups only."""
+    rows = sampled_rows(rollouts, problems)
+    return rows[(rows["sample"] != GREEDY) & (rows["slot"].isin(slots) if slots else True)]
+
+
+def measured_batch(rows: pd.DataFrame, measured: list[DataProto], pad_id: int) -> DataProto:
+    """Samples with what the learner has measured of them, one part of the rows after the other, each as wide as its
+    longest response."""
+    batch = token_batch(rows, pad_id)
+    width, fields = batch.tensor("responses").shape[1], {}
+    for name in [name for name in measured[0].fields if name not in batch.fields]:
+        parts = [part.tensor(name) for part in measured]
+        if name not in OF_WHOLE_ROWS:
+            parts = [torch.nn.functional.pad(part, (0, width - part.shape[-1])) for part in parts]
+        fields[name] = torch.cat(parts)
+    return batch.union(DataProto.from_dict(fields))
+
+
+def select_rows(batch: DataProto, rows: pd.DataFrame) -> DataProto:
+    """The rows (slot, sample) of a batch that `rows` names, in its order. Raises KeyError for others."""
+    names = zip(*batch.require("uid", "sample"), strict=True)
     place = {name: row for row, name in enumerate(names)}
-    return whole[[place[name] for name in zip(rows["slot"], rows["sample"], strict=True)]]
+    return batch[[place[name] for name in zip(rows["slot"], rows["sample"], strict=True)]]
 
 
 def readable_rows(batch: DataProto) -> pd.DataFrame:
     """One row a sample: everything known of it but the tensors."""
     columns = {name: list(values) for name, values in batch.non_tensor_batch.items()}
     return pd.DataFrame(columns).rename(columns={"global_id": "id", "uid": "slot"})
-
-
-def _widened(batch: DataProto, prompt: int, response: int, pad_id: int) -> DataProto:
-    """The batch with prompts padded on the left to a width, and responses and their tensors on the right."""
-    before = batch.tensor("prompts").shape[1]
-    left, right = prompt - before, response - batch.tensor("responses").shape[1]
-    tensors = {}
-    for name in batch.batch.keys():  # noqa: SIM118 - a TensorDict iterates over its rows
-        value = batch.tensor(name)
-        if name == "prompts":
-            value = torch.nn.functional.pad(value, (left, 0), value=pad_id)
-        elif name == "attention_mask":
-            value = torch.nn.functional.pad(value, (left, right))
-        elif name not in OF_WHOLE_ROWS:
-            value = torch.nn.functional.pad(value, (0, right), value=pad_id if name == "responses" else 0)
-        tensors[name] = value
-    return DataProto.from_dict(tensors=tensors, non_tensors=dict(batch.non_tensor_batch))
-
-
-def _diffusion_tensors(rows: pd.DataFrame, pad_id: int) -> dict[str, Tensor]:
-    """Of masked-diffusion engines: the whole canvas, and each token's entropy when it was uncovered."""
-    if "canvas" not in rows:
-        return {}
-    return {
-        "canvas": _padded(rows["canvas"].tolist(), pad_id, np.int64),
-        "entropies": _padded(rows["token_entropies"].tolist(), 0.0, np.float32),
-    }
 
 
 def _padded(sequences: list[Any], fill: float, dtype: Any, left: bool = False) -> Tensor:

@@ -108,17 +108,6 @@ def test_union_takes_nan_for_equal():
     assert len(a.union(b)) == 1
 
 
-def test_concat_names_what_disagrees():
-    data = batch()
-    with pytest.raises(ValueError, match="'accuracy'"):
-        DataProto.concat([data, only(data, *set(data.fields) - {"accuracy"})])
-    other = batch()
-    other.meta_info["video_fps"] = 3
-    with pytest.raises(ValueError, match="'video_fps'"):
-        DataProto.concat([data, other])
-    same(DataProto.concat([data[:2], data[2:]]), data)
-
-
 def test_save_and_load(tmp_path):
     data = DataProto.from_dict(
         {
