@@ -45,7 +45,7 @@ def commit(
 ) -> None:
     """Finish a step: from here on it is never done again."""
     if evaluated is not None:
-        step.state.add_evaluation(step.number, evaluated.accuracy, evaluated.mean_length)
+        step.state.add_evaluation(step.number, evaluated.metrics)
         artifacts, metrics = artifacts | {"evaluation": evaluated.rows}, metrics | evaluated.metrics
     step.run.look_for_files(step.state)
     step.commit(artifacts, metrics)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from algorithms.protocol import DataProto
 from ares.grading import Teacher
+from ares.learner import UpdateResult
 from ares.runs import Step
 from ares.step import (
     Refill,
@@ -72,19 +73,10 @@ class ShapedBatch(Bootstrap):
     batch: Ref
 
 
-class PolicyUpdate(BaseModel):
-    """Result of the update besides the new weights."""
-
-    metrics: dict[str, float]
-    beta: dict[str, Any] | None
-
-
 class EvaluationResult(BaseModel):
     """Held-out accuracy after a step."""
 
     rows: Ref
-    accuracy: float
-    mean_length: float
     metrics: dict[str, float]
 
 
@@ -138,12 +130,11 @@ async def shape_batch(step: Step, samples: Samples, found: list[Experience]) -> 
 
 
 @phase("update")
-async def update(step: Step, batch: Ref) -> PolicyUpdate:
+async def update(step: Step, batch: Ref) -> UpdateResult:
     """Train the policy on the batch."""
     progress = step.run.progress
     progress.begin("update", step.config.optimizer_steps)
-    result = await step.run.workers.update(step.number, lambda done: progress.reach("update", done))
-    return PolicyUpdate(metrics=result.metrics, beta=result.beta)
+    return await step.run.workers.update(step.number, lambda done: progress.reach("update", done))
 
 
 @phase("evaluate")
@@ -163,8 +154,6 @@ async def evaluate(step: Step, samples: Samples, averaged: Samples | None) -> Ev
         metrics |= {f"val/ema/{name.removeprefix('val/')}": value for name, value in of_average.items()}
     return EvaluationResult(
         rows=step.run.store.write_rows(step.path("evaluation.parquet"), evaluation_table(rows)),
-        accuracy=metrics["val/accuracy"],
-        mean_length=metrics["val/response_length"],
         metrics=metrics,
     )
 

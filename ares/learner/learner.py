@@ -8,13 +8,13 @@ sharded weights (ares/models/sharding.py). Plain torch and transformers: no Ray,
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from pydantic import BaseModel, Field
 from torch import Tensor
 from torch.distributed.fsdp import register_fsdp_forward_method
 
@@ -45,13 +45,12 @@ from ares.models import (
 )
 
 
-@dataclass
-class UpdateResult:
+class UpdateResult(BaseModel):
     """Metrics of an update, and the state of the β controller if there is one."""
 
     metrics: dict[str, float]
     beta: dict[str, Any] | None = None
-    steps: list[dict[str, float]] = field(default_factory=list)
+    steps: list[dict[str, float]] = Field([], exclude=True)
     """The metrics of each optimiser step; none of one that was left out."""
 
 
@@ -234,9 +233,9 @@ class Learner:
             "actor/optimizer_steps": float(self.optimizer_steps),
         }
         if controller is None:
-            yield UpdateResult(metrics, None, steps)
+            yield UpdateResult(metrics=metrics, steps=steps)
         else:
-            yield UpdateResult(metrics | controller.metrics(), controller.state_dict(), steps)
+            yield UpdateResult(metrics=metrics | controller.metrics(), beta=controller.state_dict(), steps=steps)
 
     def _move_moments(self, device: torch.device) -> None:
         if self.config.learner.offload_optimizer:

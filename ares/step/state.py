@@ -166,9 +166,9 @@ class RunState:
             self.beta.load_state_dict(beta)
         self.counters.skipped_updates += skipped
 
-    def add_evaluation(self, step: int, accuracy: float, mean_length: float) -> None:
+    def add_evaluation(self, step: int, metrics: dict[str, float]) -> None:
         """Note an evaluation of the policy after a step."""
-        self.evaluations.append(Evaluation(step, accuracy, mean_length))
+        self.evaluations.append(Evaluation(step, metrics["val/accuracy"], metrics["val/response_length"]))
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the controllers."""

@@ -168,7 +168,7 @@ def test_the_committed_state_has_the_updates_beta_the_skipped_updates_and_the_ev
     beta = through_json(found.state_dict()["beta"]) | {"updates": 3}
     for step in (1, 2):
         found.take_update(beta, skipped=2)
-        found.add_evaluation(step, 0.5, 7.0)
+        found.add_evaluation(step, {"val/accuracy": 0.5, "val/response_length": 7.0})
     kept = through_json(found.state_dict())
     assert (kept["beta"], kept["counters"]["skipped_updates"]) == (beta, 4)
     assert kept["evaluations"] == [{"step": step, "accuracy": 0.5, "mean_length": 7.0} for step in (1, 2)]
