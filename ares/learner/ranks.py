@@ -63,12 +63,9 @@ class Ranks:
         used = torch.tensor([float(parameter.grad is not None) for parameter in parameters])
         dist.all_reduce(used)
         parameters = [parameter for parameter, times in zip(parameters, used.tolist(), strict=True) if times]
-        flat = torch.cat([_gradient(parameter).flatten() for parameter in parameters])
+        gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in parameters]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
         dist.all_reduce(flat)
         sums = flat.split([parameter.numel() for parameter in parameters])
         for parameter, summed in zip(parameters, sums, strict=True):
             parameter.grad = summed.view_as(parameter)
-
-
-def _gradient(parameter: torch.nn.Parameter) -> Tensor:
-    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
