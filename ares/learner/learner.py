@@ -198,7 +198,7 @@ class Learner:
     def updates(self, batch: DataProto, beta: dict[str, Any] | None = None) -> Iterator[int | UpdateResult]:
         """`update` with progress: the number of each finished optimiser step, then the result."""
         controller = None if beta is None else self.config.algorithm.kl.make_loss_controller()
-        if controller is not None:
+        if controller is not None and beta is not None:
             controller.load_state_dict(beta)
         means = Means()
         steps: list[dict[str, float]] = []
