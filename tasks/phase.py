@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_jsonable_python
 
 from ares.runs import Step
 from ares.store import Kept
@@ -52,7 +53,7 @@ class Phase(Generic[P, R]):
 
     def key(self, step: Step, *inputs: Any) -> str:
         """What the result depends on: equal keys, equal results."""
-        return step.key(self.name, json.dumps([_plain(each) for each in inputs], sort_keys=True))
+        return step.key(self.name, json.dumps(to_jsonable_python(inputs), sort_keys=True))
 
     def _kept(self, step: Step, key: str) -> R | None:
         """The kept result; None if there is none, its files are gone or damaged, or another version wrote it."""
@@ -68,10 +69,3 @@ class Phase(Generic[P, R]):
 def phase(name: str, retries: int = 0) -> Callable[[Callable[..., Awaitable[R]]], Phase[Any, R]]:
     """Make a function a phase. `retries`: how often it is tried again after an error."""
     return lambda function: Phase(name, function, retries)
-
-
-def _plain(value: Any) -> Any:
-    """An input as JSON."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    return [_plain(item) for item in value] if isinstance(value, list) else value
