@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,11 +48,12 @@ class Group:
     async def stream(self, told: Callable[[Any], None], method: str, *arguments: Any) -> list[Any]:
         """All that a method of the first actor yields; `told` is given each as it comes."""
         await self.started()
+        tell_of = [told, *[lambda part: None] * (len(self.actors) - 1)]
         streams = [getattr(actor, method).remote(*arguments) for actor in self.actors]
-        others = [self._parts(lambda part: None, method, *each) for each in zip(self.actors, streams, strict=True)][1:]
-        return (await _all([self._parts(told, method, self.actors[0], streams[0]), *others]))[0]
+        calls = zip(tell_of, self.actors, streams, strict=True)
+        return (await _all([self._parts(method, *call) for call in calls]))[0]
 
-    async def _parts(self, told: Callable[[Any], None], method: str, actor: Any, references: Any) -> list[Any]:
+    async def _parts(self, method: str, told: Callable[[Any], None], actor: Any, references: Any) -> list[Any]:
         parts = []
         async with self._patience.waiting(method, name_of(actor)) as came:
             async for reference in references:
@@ -103,21 +105,18 @@ class EngineGroup(Group):
     ) -> list[pd.DataFrame]:
         """The rows of all engines, indexed by request; `told` is given them as they come."""
 
-        def renumbered(indices: np.ndarray) -> Callable[[pd.DataFrame], None]:
-            def tell(rows: pd.DataFrame) -> None:
-                rows.index = indices[rows.index]
-                told(rows)
-
-            return tell
+        def tell(share: np.ndarray, rows: pd.DataFrame) -> None:
+            rows.index = share[rows.index]
+            told(rows)
 
         shares = np.array_split(np.arange(len(requests)), len(self.actors))
         # Every call is made before anything is awaited: a learner on the same GPU would put the engines to sleep first.
         calls = [
-            (renumbered(share), method, actor, getattr(actor, method).remote([requests[i] for i in share], settings))
+            (partial(tell, share), actor, getattr(actor, method).remote([requests[i] for i in share], settings))
             for actor, share in zip(self.actors, shares, strict=True)
             if len(share)
         ]
-        parts_of = await asyncio.gather(*(self._parts(*call) for call in calls))
+        parts_of = await asyncio.gather(*(self._parts(method, *call) for call in calls))
         return [part for parts in parts_of for part in parts]
 
 
