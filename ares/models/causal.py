@@ -241,11 +241,13 @@ def _alike(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.allclose(one, other, atol=1e-3 * float(other.abs().max()), rtol=1e-3)
 
 
-def read_policy(kind: Any, config: ModelConfig, device: torch.device) -> Any:
-    """A model of this Auto class, float32 and without dropout, on a device. Raises ModelError, also where its decoder
-    and its output head cannot be told apart."""
+def read_policy(kind: Any, config: ModelConfig, device: torch.device, decoder: type = PreTrainedModel) -> Any:
+    """A model of this Auto class, float32 and without dropout, on a device. decoder: what its decoder must be.
+
+    Raises ModelError, also where decoder and output head cannot be told apart.
+    """
     model = read_weights(kind, training_settings(config), config)
-    for part, of_kind in (("get_decoder", PreTrainedModel), ("get_output_embeddings", nn.Module)):
+    for part, of_kind in (("get_decoder", decoder), ("get_output_embeddings", nn.Module)):
         found = getattr(model, part, lambda: None)()
         if found is model or not isinstance(found, of_kind):
             raise ModelError(

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoModel
 
 from algorithms.coupled_sampling import MASK_ESTIMATES, MASK_RATIO_RANGE
@@ -43,7 +43,7 @@ class MaskedLanguageModel(PolicyModel):
     @classmethod
     def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
         """Read the weights as float32, to be trained; the model computes in config.dtype. Raises ModelError."""
-        model = read_policy(AutoModel, config, device)
+        model = read_policy(AutoModel, config, device, decoder=nn.Module)
         mask_id = mask_token_id(model.config, config.path)
         loaded = cls(model, getattr(torch, config.dtype), mask_id, config.mask_estimate)
         loaded._check_shape(config.path)
