@@ -1,5 +1,9 @@
 """Problems: data sets whose rows are checked before anything is spent, and turned into prompt tokens.
 
+    {"question": "3+4", "answer": 7, "level": 1}        a row of a file; data.prompt_key=question
+    [{"role": "user", "content": "3+4"}]                its messages, and the text that a chat template makes of them
+    id, prompt, prompt_token_ids, answer, level, …      a row of `Problems.frame`
+
 Covered: overlong prompts, rows that are left out, sets that are joined, the places of images and videos (whose columns
 ares/data/vision.py reads). Not covered: what is wrong with a row (ares/data/rows.py), files (ares/data/sources.py).
 """

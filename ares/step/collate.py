@@ -1,5 +1,8 @@
 """Rows to tensors and back: sampled and graded rows as a DataProto, a DataProto as a readable table.
 
+    prompt 5 6,   response 7 8 9        prompts  0 5 6   responses  7 8 9   attention_mask  0 1 1 1 1 1
+    prompt 1 2 3, response 4                     1 2 3              4 0 0                   1 1 1 1 0 0
+
 Covered: padding, joining the parts of a batch, columns of graders. Not covered: rewards and advantages
 (ares/step/shape.py).
 """
