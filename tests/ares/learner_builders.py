@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from algorithms.losses import importance_weights
+from algorithms.protocol import DataProto
 from ares.learner import checkpoints
 from ares.learner.learner import Learner, UpdateResult
 from tests.ares.builders import config, rows
@@ -22,6 +24,13 @@ def sampled(**columns: Any) -> Any:
 
 def learner(*overrides: str) -> Learner:
     return Learner(config(*overrides))
+
+
+def mean_apart(log_probs: torch.Tensor, batch: DataProto) -> float:
+    """Mean difference of log-probs [B, L] from those that a batch was sampled with, in nats."""
+    return importance_weights(log_probs, batch.tensor("engine_log_probs"), batch.tensor("response_mask"), None)[1][
+        "mismatch/logprob_diff_mean"
+    ]
 
 
 def weights(of: Learner) -> dict[str, torch.Tensor]:

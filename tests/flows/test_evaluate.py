@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from algorithms.protocol import DataProto
@@ -48,8 +49,8 @@ class Here:
         self.left -= 1
         return pd.concat(list(self.actor.generate(requests, settings))).sort_index()
 
-    async def mismatch(self, version: int, rows: DataProto, temperature: float) -> dict[str, float]:
-        return {"mismatch/logprob_diff_mean": 0.0}
+    async def log_probs(self, version: int, rows: DataProto, temperature: float) -> Tensor:
+        return rows.tensor("engine_log_probs")
 
     def close(self) -> None:
         pass

@@ -8,7 +8,7 @@ import pytest
 from ares.engines import Request, SamplingSettings
 from ares.store import RunStore
 from tests.ares.builders import PAD, config, requests, to_batch
-from tests.ares.learner_builders import sampled
+from tests.ares.learner_builders import mean_apart, sampled
 from tests.gpu.test_device import learns_on, on, shaped
 
 
@@ -27,7 +27,8 @@ def test_weights_reach_the_engine_after_an_update(device: str, tmp_path: Path) -
         rows["prompt_token_ids"] = [request.prompt_token_ids for request in asked]
         found = await cluster.sample(version, asked, SamplingSettings(1.0, 1.0, 8))
         rows[list(found)] = found
-        return (await cluster.mismatch(version, to_batch(rows, PAD), 1.0))["mismatch/logprob_diff_mean"]
+        batch = to_batch(rows, PAD)
+        return mean_apart(await cluster.log_probs(version, batch, 1.0), batch)
 
     async def around_an_update() -> None:
         assert await apart(0) < 0.02

@@ -18,7 +18,7 @@ from benchmarks.gpu.updates import naive
 from tests.ares import masked_builders as masked
 from tests.ares import vision_builders as vision
 from tests.ares.builders import END, MODEL, PAD, requests, shaped, to_batch
-from tests.ares.learner_builders import gradients, learner, sampled, weights
+from tests.ares.learner_builders import gradients, learner, mean_apart, sampled, weights
 
 BFLOAT16 = "model.dtype=bfloat16"
 PARTS = {
@@ -173,8 +173,8 @@ def test_the_engine_has_the_log_probs_of_the_learner(device: str) -> None:
     rows["token_ids"] = [answer.token_ids for answer in answers]
     rows["log_probs"] = [answer.log_probs for answer in answers]
     rows["finish_reason"] = [answer.finish_reason for answer in answers]
-    apart = of.mismatch(to_batch(rows, PAD), 1.0)
-    assert apart["mismatch/logprob_diff_mean"] < 0.02
+    batch = to_batch(rows, PAD)
+    assert mean_apart(of.log_probs(batch, 1.0), batch) < 0.02
 
 
 def test_new_weights_reach_an_engine(device: str) -> None:

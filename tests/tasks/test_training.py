@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from torch import Tensor
 
 from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.protocol import DataProto
@@ -225,16 +226,17 @@ class Observer:
         self.difference = difference
         self.seen: list[tuple[int, DataProto, float]] = []
 
-    async def mismatch(self, version: int, rows: DataProto, temperature: float) -> dict[str, float]:
+    async def log_probs(self, version: int, rows: DataProto, temperature: float) -> Tensor:
         self.seen.append((version, rows, temperature))
-        return {"mismatch/logprob_diff_mean": self.difference}
+        return rows.tensor("engine_log_probs") + self.difference
 
 
 def test_of_a_bootstrap_or_an_evaluation_responses_from_all_over_it_are_compared(run: Run) -> None:
     table = rows([[1, 1, 0, 0, 0]] * 40)
     samples = written(run, "validation", table.assign(sample=table["sample"] + GREEDY), shards=10)
     run.workers = looking = Observer(0.01)  # type: ignore[assignment]
-    asyncio.run(compare.function(run.step(4), samples.rollouts, "validation", 0.7))
+    found = asyncio.run(compare.function(run.step(4), samples.rollouts, "validation", 0.7))
+    assert found.mean == pytest.approx(0.01, abs=1e-6)
     ((version, shown, temperature),) = looking.seen
     assert (version, temperature, len(shown)) == (4, 0.7, 64)
     assert GREEDY not in shown.non_tensor_batch["sample"]
