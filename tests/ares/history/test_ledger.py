@@ -3,9 +3,12 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from ares.history import draws, ledger, open_past
 from ares.step import Cursor
-from tests.short_runs import told, train
+from tests.in_process import train_here
+from tests.short_runs import told
 
 
 def test_problems_are_drawn_in_the_order_of_the_seed_and_none_is_skipped_or_repeated(runs: Path) -> None:
@@ -20,10 +23,16 @@ def test_problems_are_drawn_in_the_order_of_the_seed_and_none_is_skipped_or_repe
     assert sorted(once["last_step"].unique()) == [1, 2, 3, 4]
 
 
-def test_a_run_that_was_killed_twice_has_the_same_ledger(runs: Path, tmp_path: Path) -> None:
-    for kill_at in ("2:rollout:inside", "3:commit:before"):
-        assert train(tmp_path, "killed", kill_at=kill_at) == -9
-    assert train(tmp_path, "killed") == 0
+def test_a_run_that_was_killed_has_the_same_ledger(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In step 3, with half of its results kept."""
+    shutil.copytree(runs / "uninterrupted", tmp_path / "killed")
+    steps = tmp_path / "killed" / "steps"
+    shutil.rmtree(steps / "000004")
+    (steps / "000003" / "COMMIT.json").unlink()
+    kept = (steps / "000003" / "phases.jsonl").read_bytes().splitlines(keepends=True)
+    (steps / "000003" / "phases.jsonl").write_bytes(b"".join(kept[: len(kept) // 2]))
+    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
+    assert train_here(None, [], "killed").committed_steps() == [0, 1, 2, 3, 4]
     assert draws(open_past("killed", tmp_path)).equals(draws(open_past("uninterrupted", runs)))
 
 

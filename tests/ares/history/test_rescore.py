@@ -13,7 +13,8 @@ from ares.config import ConfigError
 from ares.history import Judged, Rescore
 from ares.store import RunStore, StoreError
 from tests.ares.grading.test_reward_model import classifier
-from tests.short_runs import ares, told, train
+from tests.in_process import train_here
+from tests.short_runs import told
 
 VERIFIER = '''
 import re
@@ -147,14 +148,20 @@ def test_the_command_says_from_where_on_training_differs_and_how_to_fork(copied:
     assert told(copied, "rescore", "uninterrupted", "--steps", "first").returncode == 2
 
 
-def test_a_step_that_went_on_with_another_rounding_is_judged_once(copied: Path, tmp_path: Path) -> None:
+def test_a_step_that_went_on_with_another_rounding_is_judged_once(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its score and experience phases have kept results under two identities."""
-    own = tmp_path / "own"
-    assert train(own, "uninterrupted", kill_at="2:experience:after") == -9
-    ended = ares(own, "resume", "uninterrupted", "learner.micro_batch_tokens=2048")
-    assert ended.returncode == 0, ended.stderr
-    assert [one.changed for one in judged(own)] == [0] * 5
-    assert [one.samples for one in judged(own)] == [one.samples for one in judged(copied)]
+    samples = [one.samples for one in judged(copied, last=3)]
+    steps = copied / "uninterrupted" / "steps"
+    for step in (3, 4):
+        shutil.rmtree(steps / f"{step:06d}")
+    (steps / "000002" / "COMMIT.json").unlink()  # as a kill just before it leaves the step
+    monkeypatch.setenv("ARES_RUNS", str(copied))
+    train_here(None, ["learner.micro_batch_tokens=2048", "train.steps=3"], "uninterrupted")
+    shutil.rmtree(copied / "uninterrupted" / "rescores")
+    assert [one.changed for one in judged(copied)] == [0] * 4
+    assert [one.samples for one in judged(copied)] == samples
 
 
 def test_a_file_that_made_the_rewards_what_they_were_may_be_repaired_but_no_other(copied: Path) -> None:
