@@ -16,26 +16,36 @@ from tests.shared_run import REPOSITORY, SMALL, as_a_user
 from tests.short_runs import assert_same, assert_same_commits, is_logged, train
 
 ABSENT = ("prefect", "ray", "mlflow", "vllm")
-
-
-def train_without_them(runs: Path, *arguments: str, kill_at: str | None = None) -> int:
-    for name in ABSENT:
-        (runs / "absent" / name).mkdir(parents=True, exist_ok=True)
-        (runs / "absent" / name / "__init__.py").write_text(f"raise ModuleNotFoundError('No module named {name!r}')")
-    path = os.pathsep.join([str(runs / "absent"), str(REPOSITORY)])
-    environment = os.environ | as_a_user(runs) | {"PYTHONPATH": path} | ({"KILL_AT": kill_at} if kill_at else {})
-    command = [sys.executable, "-m", "tests.killed_cli", *arguments, "--plain"]
-    ended = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
-    assert ended.returncode in (0, -signal.SIGKILL), ended.stdout + ended.stderr
-    return ended.returncode
+KILLED_AND_RESUMED = """
+import os, runpy, shutil, sys
+import flows.start  # loaded once, for both
+first = os.fork()
+if first:
+    assert os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]) == -9
+    shutil.copytree("killed", "resumed")
+    sys.argv = ["ares", "resume", "resumed", "--plain"]
+else:
+    os.environ["KILL_AT"] = "2:update:inside"
+    sys.argv = ["ares", "train", "tiny-math", *{settings}, "--run", "killed", "--plain"]
+os.chdir({repository!r})
+runpy.run_module("tests.killed_cli", run_name="__main__")
+"""
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of runs with one, `killed`, that was killed in an update without them."""
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of runs that were trained without them: `killed` in an update, and `resumed` afterwards."""
     runs = tmp_path_factory.mktemp("plain")
-    arguments = ["train", "tiny-math", *SMALL, "--run", "killed"]
-    assert train_without_them(runs, *arguments, kill_at="2:update:inside") == -signal.SIGKILL
+    for name in ABSENT:
+        (runs / "absent" / name).mkdir(parents=True)
+        (runs / "absent" / name / "__init__.py").write_text(f"raise ModuleNotFoundError('No module named {name!r}')")
+    path = os.pathsep.join([str(runs / "absent"), str(REPOSITORY)])
+    program = KILLED_AND_RESUMED.format(settings=SMALL, repository=str(REPOSITORY))
+    environment = os.environ | as_a_user(runs) | {"PYTHONPATH": path}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=runs, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     return runs
 
 
@@ -50,21 +60,19 @@ def damage_two_files(run: Path) -> None:
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_killed_in_an_update_with_two_files_damaged_it_ends_in_the_same_bits(
-    runs: Path, killed: Path, whole: bool
+    runs: Path, plain: Path, whole: bool
 ) -> None:
     """Killed as a plain run, which is cheaper; or under all of them, too."""
     name = f"killed-{whole}"
     if whole:
         assert train(runs, name, kill_at="2:update:inside", whole=True) == -signal.SIGKILL
     else:
-        shutil.copytree(killed / "killed", runs / name)
+        shutil.copytree(plain / "killed", runs / name)
     damage_two_files(runs / name)
     assert train(runs, name, whole=True) == 0
     assert is_logged(runs, name)
     assert_same(runs, "uninterrupted", name)
 
 
-def test_resumed_without_them_it_ends_in_the_same_bits(runs: Path, killed: Path, tmp_path: Path) -> None:
-    shutil.copytree(killed / "killed", tmp_path / "plain")
-    assert train_without_them(tmp_path, "resume", "plain") == 0
-    assert_same_commits(runs, "uninterrupted", "plain", tmp_path)
+def test_resumed_without_them_it_ends_in_the_same_bits(runs: Path, plain: Path) -> None:
+    assert_same_commits(runs, "uninterrupted", "resumed", plain)
