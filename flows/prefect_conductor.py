@@ -38,7 +38,6 @@ from prefect.states import Cancelled, Completed, Crashed, Failed, Pending, Runni
 from ares.runs import Conductor, Run
 from flows.prefect_client import LOOK_SECONDS, find_suspension
 from flows.run_log import OURS, LogsTab, has_ui
-from flows.watch import Standstill
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -72,7 +71,6 @@ class PrefectConductor(Conductor):
         self._requests: PriorityQueue[tuple[int, int, str, Request]] = PriorityQueue()
         self._numbers = count()
         self._thread = Thread(target=copy_context().run, args=(self._send_all,), name="prefect-records", daemon=True)
-        self._standstill = Standstill()
         self._log = _StepLog(self)
         self._beat = 0.0
 
@@ -112,10 +110,6 @@ class PrefectConductor(Conductor):
         create = partial(self._create_phase, phase, parent)
         with self._shown(phase, create, SyncPrefectClient.set_task_run_state):
             return await super().phase(title, work, retries)
-
-    def committed(self) -> None:
-        """A step was just committed."""
-        self._standstill.committed()
 
     def warn(self, run: str, kind: str, text: str) -> None:
         """Log it, and send the event that `--notify` passes on (deploy/automations.yaml)."""
@@ -223,8 +217,6 @@ class PrefectConductor(Conductor):
         """Notice a Suspend, and show that the step is alive."""
         if self._suspended is None:
             self._suspended = find_suspension(client, self._run_id)
-        if (still := self._standstill.look()) is not None:
-            self.warn(self.run.store.name, "standstill", still)
         step = self._step
         if step is not None and step.id is not None and time.monotonic() - self._beat > HEARTBEAT_SECONDS:
             self._show_alive(step)

@@ -5,9 +5,8 @@ Covered: what surrounds the loop: the lock, the terminal, MLflow, the conductor.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +41,19 @@ def open_run(
 
 
 @contextmanager
-def held(run: Run) -> Iterator[Display]:
-    """Hold a run from its last commit on, and show it on the terminal; leaving ends its learner, engine and graders."""
+def held(run: Run, with_mlflow: bool = True) -> Iterator[tuple[Display, Callable[[], None]]]:
+    """Hold a run from its last commit on; its display, and what tells it and the trackers of each commit. Leaving ends
+    the run's learner, engine and graders."""
     try:
         with run.store.lock():
             run.restore()
-            with Display(run) as display:
-                yield display
+            with Display(run) as display, Reporting(run, with_mlflow) as reporting:
+
+                def committed() -> None:
+                    display.committed()
+                    reporting.committed()
+
+                yield display, committed
     finally:
         run.close()
 
@@ -56,9 +61,8 @@ def held(run: Run) -> Iterator[Display]:
 def train_plainly(run: Run) -> dict[str, Any]:
     """Train a run in this process, without Prefect, Ray and MLflow; `ares resume` logs it to MLflow later."""
     while True:
-        with held(run) as display, Reporting(run, with_mlflow=False) as reporting:
-            told = (display.committed, reporting.committed)
-            trip = asyncio.run(train(run, Conductor(), partial(_call, told)))
+        with held(run, with_mlflow=False) as (display, committed):
+            trip = asyncio.run(train(run, Conductor(), committed))
         if trip is None:
             return display.summary()
         run = _rewound(run, trip)
@@ -76,15 +80,9 @@ async def conduct(run: Run, last: int | None = None) -> dict[str, Any]:
     from flows.prefect_conductor import PrefectConductor
 
     while True:
-        with held(run) as display, PrefectConductor(run) as conductor, Reporting(run) as reporting:
-            told = (display.committed, reporting.committed, conductor.committed)
+        with held(run) as (display, committed), PrefectConductor(run) as conductor:
             run.workers.warm_up()
-            trip = await train(run, conductor, partial(_call, told), last)
+            trip = await train(run, conductor, committed, last)
         if trip is None:
             return display.summary()
         run = await asyncio.to_thread(_rewound, run, trip)
-
-
-def _call(each: Iterable[Callable[[], None]]) -> None:
-    for function in each:
-        function()

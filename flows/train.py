@@ -19,7 +19,7 @@ from ares.runs import Conductor, Run, Step
 from flows import learn
 from flows.commit import commit, end_step, evaluate_policy
 from flows.draw import Ahead, Sampling, draw, shards_of, together
-from flows.watch import Trip, Watch
+from flows.watch import Trip, watch
 from tasks.mismatch import check_draw, check_mismatch
 from tasks.sampling import check_graded
 from tasks.training import EvaluationResult, Experience, experience, shape_batch, summarise_bootstrap, update
@@ -37,7 +37,7 @@ async def train(run: Run, conductor: Conductor, committed: Callable[[], None], l
     last = config.train.steps if last is None else last
     begins = "begins" if run.commit is None else f"resumed after step {run.state.step} of {config.train.steps}"
     logger.info("%s %s", run.store.name, begins, extra=run.about)
-    ahead, watch, trip = Ahead(run, last), Watch(run), None
+    ahead, trip = Ahead(run, last), None
     begin, take_step = learn.begin, learn.learn_step
     if config.learns_from == "samples":
         begin, take_step = bootstrap, partial(train_step, ahead=ahead)
@@ -46,7 +46,7 @@ async def train(run: Run, conductor: Conductor, committed: Callable[[], None], l
             await conductor.step(f"{run.store.name} bootstrap", 0, partial(begin, run))
             committed()
         while run.state.step < last and not config.train.ends(run.state.step, run.state.counters.tokens):
-            if (trip := watch.look()) is not None:
+            if (trip := watch(run)) is not None:
                 break
             ahead.begin()
             number = run.state.step + 1
@@ -54,7 +54,7 @@ async def train(run: Run, conductor: Conductor, committed: Callable[[], None], l
             await conductor.step(title, number, partial(take_step, run, number))
             committed()
         else:
-            watch.look(is_over=True)
+            watch(run, is_over=True)
     finally:
         ahead.end()
     logger.info("%s ended after step %d of %d", run.store.name, run.state.step, config.train.steps, extra=run.about)

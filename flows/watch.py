@@ -1,4 +1,4 @@
-"""A run that watches itself: its trip-wires (`watch:` in a profile), and a standstill.
+"""A run that watches itself: its trip-wires (`watch:` in a profile).
 
     step     1   2   3   4   5   6        kl_above: {limit: .2, steps: 2, action: rewind}, margin: 1
     KL      .0  .0  .1  .1  .3  .4
@@ -12,10 +12,7 @@ rewound ends; the fork is named after it, which is how a resume finds it and goe
 import json
 import logging
 import re
-import time
-from collections import deque
 from dataclasses import dataclass
-from statistics import median
 
 from ares.config import WatchConfig
 from ares.runs import Run, fork
@@ -27,10 +24,6 @@ METRICS = {
     "kept_below": "filter/kept_share", "unscored_above": "reward/unscored", "kl_above": "critic/kl",
     "truncated_above": "response_length/clip_ratio",
 }  # fmt: skip
-RECENT, FEWEST = 20, 5
-"""Steps that a standstill is compared with, at most and at least."""
-STILL_FACTOR, STILL_LEAST = 10.0, 600.0
-"""Of their median; seconds."""
 
 
 @dataclass(frozen=True)
@@ -64,44 +57,38 @@ def find_trips(watch: WatchConfig, commits: list[Commit]) -> list[Trip]:
     return trips
 
 
-class Watch:
-    """The wires of one execution of a run."""
+def watch(run: Run, is_over: bool = False) -> Trip | None:
+    """Act on what the last commit trips. Returns a rewind; raises what the conductor pauses a run with.
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self._longest = max((wire.steps for wire in run.config.watch.wires.values()), default=0) + 1
+    is_over: nothing is left to pause or to rewind, so every wire only warns.
+    """
+    last, longest = run.state.step, max((wire.steps for wire in run.config.watch.wires.values()), default=0) + 1
+    began = 0 if run.fork is None else run.fork.version + 1
+    own = [run.store.read_commit(step) for step in range(max(began, last + 1 - longest), last + 1)]
+    trips = find_trips(run.config.watch, own)
+    for trip in trips:
+        if is_over or trip.action == "warn":
+            run.conductor.warn(run.store.name, trip.wire, trip.why)
+    acts = {trip.action: trip for trip in reversed(trips) if not is_over}
+    if "rewind" in acts:
+        return acts["rewind"]
+    if "pause" in acts:
+        _pause(run, acts["pause"])
+    return None
 
-    def look(self, is_over: bool = False) -> Trip | None:
-        """Act on what the last commit trips. Returns a rewind; raises what the conductor pauses a run with.
 
-        is_over: nothing is left to pause or to rewind, so every wire only warns.
-        """
-        run, began = self.run, 0 if self.run.fork is None else self.run.fork.version + 1
-        last = run.state.step
-        own = [run.store.read_commit(step) for step in range(max(began, last + 1 - self._longest), last + 1)]
-        trips = find_trips(run.config.watch, own)
-        for trip in trips:
-            if is_over or trip.action == "warn":
-                run.conductor.warn(run.store.name, trip.wire, trip.why)
-        acts = {trip.action: trip for trip in reversed(trips) if not is_over}
-        if "rewind" in acts:
-            return acts["rewind"]
-        if "pause" in acts:
-            self._pause(acts["pause"])
-        return None
-
-    def _pause(self, trip: Trip) -> None:
-        """Note a pause and end the run, unless it is noted: then it was resumed, by a person who has looked."""
-        store, step = self.run.store, self.run.state.step
-        pauses = store.read_run().get("pauses", [])
-        if any(pause["step"] == step for pause in pauses):
-            return
-        store.update_run(pauses=[*pauses, {"step": step, "why": trip.why}])
-        self.run.conductor.warn(store.name, trip.wire, trip.why)
-        self.run.conductor.pause(
-            f"{store.name} is paused. {trip.why[0].upper()}{trip.why[1:]} (watch.{trip.wire}). Look at it with "
-            f"`ares inspect {store.name} --step {step}`; `ares resume {store.name}` goes on"
-        )
+def _pause(run: Run, trip: Trip) -> None:
+    """Note a pause and end the run, unless it is noted: then it was resumed, by a person who has looked."""
+    store, step = run.store, run.state.step
+    pauses = store.read_run().get("pauses", [])
+    if any(pause["step"] == step for pause in pauses):
+        return
+    store.update_run(pauses=[*pauses, {"step": step, "why": trip.why}])
+    run.conductor.warn(store.name, trip.wire, trip.why)
+    run.conductor.pause(
+        f"{store.name} is paused. {trip.why[0].upper()}{trip.why[1:]} (watch.{trip.wire}). Look at it with "
+        f"`ares inspect {store.name} --step {step}`; `ares resume {store.name}` goes on"
+    )
 
 
 def rewind(run: Run, trip: Trip) -> str:
@@ -116,26 +103,3 @@ def rewind(run: Run, trip: Trip) -> str:
     if made is None or (made.run, made.at) != (name, at) or not made.why:
         fork(name, at, None, [*changes, f"watch.remedies={json.dumps(left)}"], target, runs, trip.why)
     return target
-
-
-class Standstill:
-    """Notices that a run takes far longer for a step than it did."""
-
-    def __init__(self) -> None:
-        self._since = time.monotonic()
-        self._took: deque[float] = deque(maxlen=RECENT)
-        self._is_told = False
-
-    def committed(self) -> None:
-        """A step was committed."""
-        now = time.monotonic()
-        self._took.append(now - self._since)
-        self._since, self._is_told = now, False
-
-    def look(self) -> str | None:
-        """What to say if it stands still, once. Called every second or so, from another thread."""
-        silent, took = time.monotonic() - self._since, list(self._took)
-        if self._is_told or len(took) < FEWEST or silent <= max(STILL_LEAST, STILL_FACTOR * median(took)):
-            return None
-        self._is_told = True
-        return f"no step for {silent:.0f} s, where one took {median(took):.0f} s"

@@ -29,7 +29,7 @@ def note():
     kept.append(psutil.Process().memory_full_info().uss)
 # Without filtering: after 250 steps the policy solves nearly everything.
 run = open_run("tiny-math", ["train.steps=300", "algorithm.filter.enabled=false"], "long")
-with held(run):
+with held(run, with_mlflow=False):
     asyncio.run(train(run, Conductor(), note))
 print(json.dumps(kept))
 """

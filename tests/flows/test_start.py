@@ -18,17 +18,18 @@ from tests.ares.store_builders import chain
 
 def test_a_plain_run_is_logged_wherever_it_says_but_in_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With tracking.kind=jsonl nothing was written."""
-    run: Any = SimpleNamespace(config=config("tracking.kind=[mlflow, jsonl]"), store=RunStore(tmp_path / "run"))
+    run: Any = SimpleNamespace(config=config("tracking.kind=[mlflow, jsonl]"), store=RunStore(tmp_path / "run"),
+                               restore=lambda: None, close=lambda: None)  # fmt: skip
 
     @contextmanager
-    def held(run: Run) -> Iterator[Any]:
+    def display(run: Run) -> Iterator[Any]:
         yield SimpleNamespace(committed=lambda: None, summary=dict)
 
     async def train(run: Run, conductor: object, committed: Callable[[], None]) -> None:
         chain(run.store, 2)
         committed()
 
-    monkeypatch.setattr(start, "held", held)
+    monkeypatch.setattr(start, "Display", display)
     monkeypatch.setattr(start, "train", train)
     start.train_plainly(run)
     lines = (run.store.directory / "metrics.jsonl").read_text().splitlines()

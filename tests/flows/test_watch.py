@@ -1,6 +1,5 @@
-"""A run whose metrics pass their bounds warns, pauses, or goes back and on as a fork; one that stalls says so."""
+"""A run whose metrics pass their bounds warns, pauses, or goes back and on as a fork."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -9,8 +8,7 @@ from ares.config import ConfigError, WatchConfig, load
 from ares.history import family
 from ares.runs import Run
 from ares.store import RunStore
-from flows import watch
-from flows.watch import FEWEST, Standstill, find_trips
+from flows.watch import find_trips
 from tests.ares.store_builders import commit
 from tests.short_runs import SMALL, ares, assert_same_commits, told, train
 
@@ -146,14 +144,3 @@ def test_a_run_that_collapses_is_saved_without_a_hand(tmp_path: Path) -> None:
                 and "val/accuracy" in commit.metrics}  # fmt: skip
     assert accuracy["lost"] < 0.2
     assert accuracy["saved-rewind-1"] > 0.6
-
-
-def test_a_stall_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "STILL_LEAST", 0.1)
-    of_run = Standstill()
-    for _ in range(FEWEST):
-        of_run.committed()
-    assert of_run.look() is None
-    time.sleep(0.2)
-    assert str(of_run.look()).startswith("no step for 0 s, where one took 0 s")
-    assert of_run.look() is None
