@@ -10,9 +10,6 @@ resume from their last commit.
 import asyncio
 import json
 import logging
-import os
-import signal
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,8 +49,6 @@ LOOK_SECONDS = 1.0
 """Between looks at the running children's commits, for the display and for a bootstrap that another child waits for."""
 LOGS = "logs"
 """Folder of the children's output, in the ablation's."""
-STOP_SECONDS = 15.0
-"""Time for a child to stop before it is killed."""
 
 
 class ChildFailed(UserError, RuntimeError):
@@ -138,8 +133,10 @@ async def _train_and_compare(plan: Plan) -> dict[str, Any]:
             files, conclusion = write_report(rows, plan.folder / "report.html"), conclude(rows)
             terminal.print(f"\n{conclusion}\nreport: {files[0]}", markup=False)
             status = "FAILED" if failed else "FINISHED"
-            if _complete_entries(plan):  # the report links them
-                write_report(read_rows(plan.ablation.name, runs_directory()), files[0])
+            for child in plan.children:
+                if (store := _store(child)).committed_steps():
+                    complete_entry(read_config(store), store, _is_finished(child))
+            write_report(read_rows(plan.ablation.name, runs_directory()), files[0])  # it links their entries in MLflow
         finally:
             parent.close(status, files)
     logger.info("%s; report: %s%s", conclusion, files[0], f", {parent.page}/artifacts" if parent.page else "")
@@ -193,19 +190,6 @@ async def _train_children(plan: Plan, parent_run: str, terminal: Console) -> dic
     return {child.name: failed[child.name] for child in plan.children if child.name in failed}
 
 
-def _complete_entries(plan: Plan) -> bool:
-    """Log what MLflow is missing of the children; whether any has another entry now. Raises UserError."""
-    begun = [child for child in plan.children if _store(child).committed_steps()]
-
-    def entries() -> list[str | None]:
-        return [_store(child).read_run()["mlflow_run_id"] for child in begun]
-
-    before = entries()
-    for child in begun:
-        complete_entry(read_config(_store(child)), _store(child), _is_finished(child))
-    return entries() != before
-
-
 def _choose_next(plan: Plan, waiting: Iterable[Child], running: Iterable[Child]) -> Child | None:
     """The first child whose bootstrap is not being drawn by a running one."""
     drawing = {plan.drawn[child.name] for child in running if not _store(child).has_commits()}
@@ -224,42 +208,31 @@ def _take_bootstrap(plan: Plan, child: Child) -> None:
 
 @task(name="child", cache_policy=NO_CACHE, persist_result=False)
 async def train_child(child: Child, parent_run: str, folder: Path) -> None:
-    """Train one child in a process of its own that ends with this one; folder: the ablation's. Raises ChildFailed."""
+    """Train one child in a process of its own; folder: the ablation's. Raises ChildFailed.
+
+    If this process is killed, the child ends too, and resumes from its last commit.
+    """
     log = folder / LOGS / f"{child.name}.log"
     tags = {"ares.ablation": child.config.tracking.experiment, "ares.variant": child.variant,
             "ares.seed": str(child.seed)}  # fmt: skip
     given = {"tracking.parent_run": parent_run, "tracking.tags": tags}
-    # As a service of this process: if this one is killed, it ends too, and resumes from its last commit.
-    command = [sys.executable, "-P", "-m", service.__name__, str(os.getpid()), "flows.cli", "train", child.profile,
-               *child.overrides,
-               *(f"{name}={json.dumps(value)}" for name, value in given.items()), "--run", child.name]  # fmt: skip
+    settings = [f"{name}={json.dumps(value)}" for name, value in given.items()]
     # All share one API: this process's own, or the user's server.
     api = PREFECT_API_URL.value()
-    environment = os.environ | ({"PREFECT_API_URL": api} if api else {})
     with log.open("ab") as output:
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
-            start_new_session=True,
+        process = service.start(
+            "flows.cli", "train", child.profile, *child.overrides, *settings, "--run", child.name,
+            settings={"PREFECT_API_URL": api} if api else {}, output=output,
         )  # fmt: skip
     try:
-        code = await process.wait()
+        while (code := process.poll()) is None:
+            await asyncio.sleep(LOOK_SECONDS / 4)
     finally:
-        await _end(process)
+        await asyncio.to_thread(service.end, [process])
     if code != 0 or not _is_finished(child):
         lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
         last_word = next(filter(None, reversed(lines)), "it said nothing")
         raise ChildFailed(f"{last_word} (exit code {code}, {log})")
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a child that is still running, and whatever it started."""
-    if process.returncode is None:
-        process.terminate()
-        try:
-            await asyncio.wait_for(process.wait(), STOP_SECONDS)
-        except TimeoutError:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
 
 
 def _store(child: Child) -> RunStore:

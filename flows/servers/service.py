@@ -17,9 +17,8 @@ import httpx
 
 from rewards.child_process import environment
 
-STOP_SECONDS = 10.0
-
-
+STOP_SECONDS = 15.0
+"""Time for services to end before they are killed."""
 Service = subprocess.Popen[bytes]
 
 
