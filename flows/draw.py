@@ -143,12 +143,13 @@ async def draw(step: Step, ahead: "Ahead") -> Chosen:
         asked, is_first = refill.ask(), refill.drawn == 0
         ids = state.planned.pop(0) if is_first and state.planned else run.next_prompts(state, asked, step.number)
         if is_first and (early := await ahead.take(step.number)) is not None:
-            step.timings, chosen.under_way = early.timings, early.under_way
-            await _add(step, chosen, refill, early)
-            continue
-        version = step.sampled_version if is_first else step.number - 1
-        shards = shards_of(step, "rollout", ids, version, config.rollout.n, refill.shards, refill.drawn)
-        with Sampling(step, shards) as sampling:
+            step.timings, chosen.under_way, sampling = early.timings, early.under_way, early.sampling
+        else:
+            version = step.sampled_version if is_first else step.number - 1
+            shards = shards_of(step, "rollout", ids, version, config.rollout.n, refill.shards, refill.drawn)
+            sampling = Sampling(step, shards)
+        assert sampling is not None
+        with sampling:
             await _add(step, chosen, refill, sampling)
     chosen.samples.slots = refill.slots
     chosen.metrics = refill.metrics()
@@ -157,7 +158,7 @@ async def draw(step: Step, ahead: "Ahead") -> Chosen:
     return chosen
 
 
-async def _add(step: Step, chosen: Chosen, refill: Refill, drawing: "Sampling | Early") -> None:
+async def _add(step: Step, chosen: Chosen, refill: Refill, drawing: Sampling) -> None:
     """Choose among a draw's groups once they are graded; meanwhile the learner measures them, if it looks at all."""
 
     async def grade() -> float:
@@ -242,28 +243,27 @@ def _second_turn(step: Step, draw: Draw, shards: int) -> Draw | None:
 class Early(NamedTuple):
     """A draw that was made ahead."""
 
-    drawn: Samples
+    sampling: Sampling | None
+    """All of it is sampled and graded. None: it belongs to no step, as parts of responses before those of step 1."""
     timings: dict[str, float]
     """Seconds of its phases."""
     under_way: list[Ref]
-    """Unfinished responses of later steps."""
-
-    async def rolled_out(self) -> list[Ref]:
-        """The samples of all shards."""
-        return self.drawn.rollouts
-
-    async def graded(self) -> Samples:
-        """All shards and their grades."""
-        return self.drawn
+    """Unfinished responses of later steps, shard by shard."""
 
 
 class Ahead:
     """The first draws of coming steps, made while the steps before them run (rollout.max_staleness=k).
 
     Draw n is from the policy after step n − 1 − k, whenever it is made: what a killed process has finished is kept, and
-    the rest is drawn again from that policy. It is the first of the p parts (rollout.parts) of step n's responses and
-    the last of step n − p + 1's, which takes it; responses that it leaves unfinished are in that step's commit, and
-    draw n + 1 continues them. Draws that only steps after `last` would take are not made.
+    the rest is drawn again from that policy. With p parts (rollout.parts) it samples the first part of step n's
+    responses and the last of those of step n − p + 1, which takes it. For k = p = 2:
+
+        draw                      5, of version 2                   6, of version 3                   7, of version 4
+        responses of step 4       part 2 ─▶ step 4 takes them
+                     step 5       part 1 ─▶ COMMIT 4 keeps them ─▶  part 2 ─▶ step 5 takes them
+                     step 6                                         part 1 ─▶ COMMIT 5 keeps them ─▶  part 2 ─▶ …
+
+    Draws that only steps after `last` would take are not made.
     """
 
     def __init__(self, run: Run, last: int) -> None:
@@ -287,32 +287,27 @@ class Ahead:
     ) -> Early:
         """Make a draw. left: the unfinished responses, if there is no draw `before`."""
         if before is not None:
-            await asyncio.wait([before])  # its error is raised in the step that takes it
-        step, ready = (self.run.step(each, ahead=True) for each in (number, number + 1 - self.parts))
-        n = self.run.config.rollout.n
-        shards = shards_of(step, "rollout", planned[number], step.sampled_version, n)
-        if self.parts == 1:
-            with Sampling(step, shards) as sampling:
-                drawn = await sampling.graded()
-            return Early(drawn, step.timings, [])
-        left = left if before is None else before.result().under_way
+            left = (await before).under_way
+        begun, ready = (self.run.step(each, ahead=True) for each in (number, number + 1 - self.parts))
         unfinished: dict[int, Ref] = {}
+
+        def shards(step: Step) -> list[Draw]:
+            return shards_of(step, "rollout", planned[step.number], step.sampled_version, self.run.config.rollout.n)
 
         async def part(draw: Draw) -> Any:  # Rows, or None before step 1
             earlier = left[draw.shard] if left else None
-            part = await rollout_part(step, shards[draw.shard], earlier, label=draw.label)
+            part = await rollout_part(begun, shards(begun)[draw.shard], earlier, label=draw.label)
             unfinished[draw.shard] = part.under_way
             return part.finished
 
+        sampling = None
         if ready.number > 0:
-            of_ready = shards_of(ready, "rollout", planned.get(ready.number, []), ready.sampled_version, n)
-            with Sampling(ready, of_ready, part) as sampling:
-                drawn = await sampling.graded()
-        else:  # before step 1 there is nothing to finish
-            drawn = Samples(rollouts=[], scores=[])
-            for shard in shards:
+            with Sampling(ready, shards(ready), part if self.parts > 1 else None) as sampling:
+                await sampling.graded()
+        else:
+            for shard in shards(begun):
                 await part(shard)
-        return Early(drawn, step.timings | ready.timings, [unfinished[shard] for shard in sorted(unfinished)])
+        return Early(sampling, begun.timings | ready.timings, [unfinished[shard] for shard in sorted(unfinished)])
 
     async def take(self, number: int) -> Early | None:
         """Wait for the draw of a step, which is no longer kept here; None: the step makes it itself."""
