@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from itertools import product
+from typing import Any, TextIO, TypeVar
 
 OURS = ("ares", "algorithms", "flows", "rewards", "sandbox", "tasks")
 FORMAT = "ARES_LOG_FORMAT"
@@ -29,22 +30,21 @@ def has_ui() -> bool:
     return "PREFECT_API_URL" in os.environ
 
 
-class JsonLines(logging.Handler):
+class JsonLines(logging.StreamHandler[TextIO]):
     """Writes a record as a JSON object to stdout: time, level, logger, message, and the fields of its `about`."""
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print a record."""
+    def __init__(self) -> None:
+        super().__init__(sys.stdout)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """A record as a line."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        try:
-            sys.stdout.write(json.dumps(line | getattr(record, "about", {}), ensure_ascii=False) + "\n")
-            sys.stdout.flush()
-        except (OSError, ValueError):  # nobody reads any more, the disk is full: a run must not end for its log
-            self.handleError(record)
+        return json.dumps(line | getattr(record, "about", {}), ensure_ascii=False)
 
 
 @contextmanager
@@ -56,20 +56,16 @@ def run_log() -> Iterator[None]:
     if has_ui():
         handlers.append(LogsTab(runtime.flow_run.id))
     if is_json() and not any(isinstance(handler, JsonLines) for handler in logging.getLogger().handlers):
-        handlers.append(JsonLines(logging.INFO))  # in a process of a worker, not of the command line
+        handlers.append(JsonLines())  # in a process of a worker, not of the command line
     loggers = [logging.getLogger(room) for room in OURS]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
+    for logger, handler in product(loggers, handlers):
         logger.setLevel(logging.INFO)
-        for handler in handlers:
-            logger.addHandler(handler)
+        logger.addHandler(handler)
     try:
         yield
     finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
-            for handler in handlers:
-                logger.removeHandler(handler)
+        for logger, handler in product(loggers, handlers):
+            logger.removeHandler(handler)
 
 
 async def run_in_flow(kind: str, title: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
