@@ -421,7 +421,7 @@ class RunStore:
         return self.directory
 
     def is_held(self) -> bool:
-        """Whether a process of this machine holds the run directory. Takes no lock, which could make a start fail."""
+        """Whether a process holds the run directory."""
         return is_held(self.directory)
 
     @contextmanager
