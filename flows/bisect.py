@@ -20,6 +20,7 @@ from ares.history import (
     Accuracies,
     Group,
     check_replayable,
+    cost_of_updates,
     open_past,
     rank_groups,
     read_accuracies,
@@ -90,30 +91,19 @@ class Bisection:
             return len(evaluation.run.train_set)
 
     def cost(self) -> str:
-        """What the search will take, if every step is clear at once; from the run's own seconds."""
+        """What the search will take, if every step is clear at once."""
         evaluations = 2 + ceil(log2(self.last - self.first))
         begun, _ = newest_checkpoint(self.store, self.first)
-        replays = self.last - begun + (self.last - self.first)
-        commits = [self.store.read_commit(step) for step in range(max(self.first, 1), self.last + 1)]
-        seconds = replays * self._seconds_of_an_update(commits)
-        drawn = commits[-1].state["counters"]["samples"] - commits[0].state["counters"]["samples"]
-        sampling = sum(commit.timings.get("timing_s/rollout", 0.0) for commit in commits[1:])
-        seconds += evaluations * self.problems * self.samples * sampling / max(drawn, 1)
         return (
-            f"evaluates about {evaluations} steps, {self.problems} problems × {self.samples} samples each, and replays "
-            f"up to {replays} updates: about {seconds:.0f} s"
+            f"evaluates about {evaluations} steps, {self.problems} problems × {self.samples} samples each; at most, "
+            + cost_of_updates(self.store, begun + 1, self.last, self.last - self.first + 1)
         )
 
     def cost_of_groups(self, step: int) -> str:
         """What `groups` will take."""
         groups = self.store.read_rows(self.store.read_commit(step).artifacts["samples"])["slot"].nunique()
-        seconds = (groups + 1) * self._seconds_of_an_update([self.store.read_commit(step)])
-        return f"makes the update of step {step} {groups} times, each time without one group: {seconds:.0f} s or more"
-
-    @staticmethod
-    def _seconds_of_an_update(commits: list[Any]) -> float:
-        taken = [commit.timings.get("timing_s/update", 0.0) for commit in commits]
-        return sum(taken) / max(len(taken), 1)
+        updates = cost_of_updates(self.store, step, step, groups + 1)
+        return f"makes the update of step {step} {groups} times, each time without one group: {updates}"
 
     async def measure(self, step: int, samples: int) -> Accuracies:
         """Accuracy of each held-out problem after a step, by id; problems without a score are left out."""

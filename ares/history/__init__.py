@@ -19,5 +19,5 @@ from ares.history.family import Member, family
 from ares.history.ledger import draws, ledger
 from ares.history.measures import open_past
 from ares.history.pairs import pairs
-from ares.history.replay import Replayed, Update, check_replayable, replay
+from ares.history.replay import Replayed, Update, check_replayable, cost_of_updates, replay
 from ares.history.rescore import Judged, Rescore
