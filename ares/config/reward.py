@@ -205,14 +205,9 @@ class RewardConfig(Strict):
         return self.by_row or (self.kind != "math" and all(map(is_function, self.kinds)))
 
     @property
-    def is_the_users(self) -> bool:
-        """Whether a user's file does any of the grading."""
-        return any(name not in GRADERS.builtin for name in self.kinds)
-
-    @property
     def is_tried(self) -> bool:
         """Whether the grading is tried before a run is created: a user's file does some of it, a judge or a task."""
-        return self.is_the_users or bool({"judge", "reasoning_gym"} & set(self.kinds))
+        return any(name not in GRADERS.builtin or name in ("judge", "reasoning_gym") for name in self.kinds)
 
     @property
     def accuracy_function(self) -> str | None:

@@ -81,7 +81,8 @@ def first_use(name: str) -> str:
 def earlier_uses(before: Config, after: Config) -> dict[str, dict[str, bool]]:
     """By part, the settings that affect it before their phase in FIRST_USE, depending on others.
 
-    True: if they change so, what a fork shares was computed differently, or lacks something.
+    True: if they change so, what a fork shares was computed differently, or lacks something. From estimator=grpo to
+    gae, {"experience": {"algorithm.advantage.estimator": True, …}, …}: what the learner measured lacks values.
     """
     had, has = before.algorithm, after.algorithm
     lacks_values = has.advantage.needs_values and not had.advantage.needs_values

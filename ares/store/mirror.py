@@ -6,8 +6,13 @@ and MLflow's default database, which stays beside the copy.
 While a process holds the run, other machines are kept out: by a lease where the store has conditional writes
 (ares/store/lease.py), by a lock on a file system; anywhere else a warning says that nothing keeps them out.
 
-    s3://bucket/runs/first       ~/.cache/ares/runs/s3/bucket/runs/first
-    file:///mnt/shared/first     ~/.cache/ares/runs/file/_/mnt/shared/first
+    at the URL                                  the copy of a machine
+    s3://bucket/runs/first                      ~/.cache/ares/runs/s3/bucket/runs/first
+    file:///mnt/shared/first                    ~/.cache/ares/runs/file/_/mnt/shared/first
+
+    run.json, COMMIT.json of each step    ──▶   when a run is opened: those that changed      (`refresh`)
+    artifacts, phases.jsonl               ──▶   when they are read: those that differ here    (`bring`)
+    whatever is written                   ◀──   first to the URL, then under its name here    (`put`, `replace`)
 """
 
 import fcntl
@@ -157,8 +162,6 @@ class Mirror:
 
         Does nothing while a process of this machine has the run `held`: whatever that wrote here is there already.
         """
-        if held():
-            return
         place = self.copy.with_name(f".{self.copy.name}.copied")
         with told(f"{self.url}, of which {self.copy} is the copy,", "read"):
             place.parent.mkdir(parents=True, exist_ok=True)
