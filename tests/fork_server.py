@@ -92,6 +92,17 @@ def run_forked(arguments: list[str], environment: dict[str, str], seconds: float
     return subprocess.CompletedProcess(["ares", *arguments], code, stdout, stderr)
 
 
+def run_code(code: str, seconds: float = 300) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own, which is forked if the server runs.
+
+    Raises subprocess.TimeoutExpired.
+    """
+    command = shlex.split(python()) if FORK_SERVER in os.environ else [sys.executable]
+    return subprocess.run(
+        [*command, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=seconds, check=False
+    )
+
+
 def _read(end: int) -> str:
     with open(end, "rb") as file:
         return file.read().decode()

@@ -1,13 +1,8 @@
 """Runs this folder's tests on the separate device, which refuses what a GPU would refuse."""
 
-import os
-import shlex
-import subprocess
-import sys
-
 import pytest
 
-from tests import fork_server, forked_python
+from tests.fork_server import run_code
 
 ON_IT = """
 import sys
@@ -24,13 +19,6 @@ OFTEN = "not (packed or bfloat16 or policy or after_a_checkpoint or plain_softma
 @pytest.mark.parametrize("chosen", [OFTEN, pytest.param("", marks=pytest.mark.slow)], ids=["often", "all"])
 def test_learner_and_engine_keep_to_their_device(chosen: str) -> None:
     """In a process of its own: torch counts its devices once, before the first backward pass."""
-    python = shlex.split(fork_server.python()) if forked_python.FORK_SERVER in os.environ else [sys.executable]
-    ended = subprocess.run(
-        [*python, "-c", ON_IT.format(chosen=chosen)],
-        cwd=fork_server.REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    ended = run_code(ON_IT.format(chosen=chosen))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "skipped" not in ended.stdout, ended.stdout
