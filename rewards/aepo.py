@@ -26,6 +26,9 @@ CAP_SCALE = np.array([1.0, 1.0, 1.2, 1.0])
 WRONG_SHARE = np.array([0.6, 0.8, 1.0, 0.0])
 EASY, MEDIUM, HARD, OTHER = range(4)
 MIN_TEMPERATURE = 1e-6
+_BLANKS_AFTER, _BLANKS_BEFORE = re.compile(r"([<>/])\s+"), re.compile(r"(?<!\s)\s+([<>/])")
+# With (?>…), what was found first is not looked for again.
+_FORMAT = re.compile(r"<think>(?>.*?</think>)(?>.*?\\boxed\{).*?\}", re.DOTALL)
 
 
 def huber_penalty(x: ArrayLike, kappa: ArrayLike) -> np.ndarray:
@@ -55,21 +58,8 @@ def format_reward(response: str) -> float:
     Accepts what the published regular expression does, by linear search: the expression backtracks for minutes on long
     responses that repeat its parts.
     """
-    pieces = re.split(r"([<>/])", response)
-    last = len(pieces) - 1
-    for i in range(0, last + 1, 2):
-        piece = pieces[i].lstrip() if i > 0 else pieces[i]
-        pieces[i] = piece.rstrip() if i < last else piece
-    text = "".join(pieces)
-    if not text.startswith("<think>"):
-        return 0.0
-    position = len("<think>")
-    for part in ("</think>", "\\boxed{", "}"):
-        at = text.find(part, position)
-        if at < 0:
-            return 0.0
-        position = at + len(part)
-    return 1.0
+    text = _BLANKS_BEFORE.sub(r"\1", _BLANKS_AFTER.sub(r"\1", response))
+    return float(_FORMAT.match(text) is not None)
 
 
 def entropy_score(

@@ -24,10 +24,14 @@ def environment(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     return dict(variables) | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
 
 
+class ProcessGone(Exception):
+    """A child was killed since its answer took too long, or it has died; the message says which."""
+
+
 class ChildProcess:
     """A script in a process and session of its own; what it prints goes where the parent's own output goes.
 
-    Its arguments are those given and the descriptor of a socket, over which it answers each message with one.
+    Its arguments are those given and the descriptor of a socket, over which it answers each message (answer_messages).
     variables: of its environment.
     """
 
@@ -49,19 +53,16 @@ class ChildProcess:
         """Kill it and its own children. Idempotent, and safe while another thread waits for an answer: that is told."""
 
     def ask(self, message: bytes, limit: float) -> bytes:
-        """Its answer. Raises TimeoutError after `limit` seconds; EOFError or OSError if it died."""
-        self.send(message)
-        return self.receive(limit)
-
-    def send(self, message: bytes) -> None:
-        """Send a message. Raises OSError if it died."""
-        self._connection.send_bytes(message)
-
-    def receive(self, limit: float) -> bytes:
-        """Its next message. Raises as `ask` does."""
-        if not self._connection.poll(limit):
-            raise TimeoutError
-        return self._connection.recv_bytes()
+        """Its answer. Raises ProcessGone; it is killed after `limit` seconds."""
+        try:
+            self._connection.send_bytes(message)
+            if self._connection.poll(limit):
+                return self._connection.recv_bytes()
+            why = f"took more than {limit:g} s"
+        except (EOFError, OSError):
+            why = "its process died"
+        self.kill()
+        raise ProcessGone(why)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -76,6 +77,21 @@ def _kill_session(session: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
             if os.getsid(pid) == session:
                 os.kill(pid, signal.SIGKILL)
+
+
+def answer_messages(answer: Callable[[bytes], bytes]) -> None:
+    """In the child: answer each message over the socket that the last argument names, until the parent is gone."""
+    own, connection = os.getpid(), Connection(int(sys.argv[-1]))
+    end_with(os.getppid())  # while an answer is made, nothing would notice that the socket has closed
+    while True:
+        try:
+            message = connection.recv_bytes()
+        except (EOFError, ConnectionResetError):
+            return
+        reply = answer(message)
+        if os.getpid() != own:  # the user's code has forked: there is one socket
+            os._exit(0)
+        connection.send_bytes(reply)
 
 
 def end_with(parent: int) -> None:

@@ -25,7 +25,7 @@ from ares.config import ConfigError, EnvironmentConfig
 from ares.environments import kinds
 from ares.environments.environment import Answer, Episode, Reply
 from ares.environments.tools import describe_tools
-from rewards.child_process import ChildProcess, plain
+from rewards.child_process import ChildProcess, ProcessGone, plain
 
 logger = logging.getLogger(__name__)
 
@@ -204,10 +204,8 @@ class EnvironmentProcess:
             self._end()
         if self._child is None:
             given = (*VARIABLES, *self.config.variables)
-            self._child = ChildProcess(
-                SCRIPT, variables={name: os.environ[name] for name in given if name in os.environ}
-            )
-            self._child.send(self.config.model_dump_json().encode())
+            variables = {name: os.environ[name] for name in given if name in os.environ}
+            self._child = ChildProcess(SCRIPT, self.config.model_dump_json(), variables=variables)
         if kind not in self._limits:
             loaded = self._ask({"do": "load", "kind": kind}, START_TIMEOUT)
             self._limits[kind] = self.config.timeout * loaded["calls"]
@@ -221,20 +219,15 @@ class EnvironmentProcess:
         call["forget"], self._to_forget = self._to_forget, []
         try:
             answer = json.loads(self._child.ask(json.dumps(call).encode(), limit))
-        except TimeoutError as error:
+        except ProcessGone as error:
             self._end()
-            raise NoReply(f"took more than {limit:g} s") from error
-        except (EOFError, OSError) as error:
-            self._end()
-            raise NoReply("its process died") from error
+            raise NoReply(str(error)) from error
         if "error" in answer:
             raise NoReply(answer["error"])
         return answer
 
     def _end(self) -> None:
-        """Kill the process: its episodes are no longer live."""
-        assert self._child is not None
-        self._child.kill()
+        """The process is gone: its episodes are no longer live."""
         self._child = None
         self._limits.clear()
         self._live.clear()

@@ -1,19 +1,17 @@
 """The process in which environments live, many side by side: on its main thread, one call at a time.
 
-Run as a script with a socket's descriptor, it is told the settings and then calls, all as JSON. Around every call
-Python's and NumPy's global random states are those of the episode, seeded at its reset, so that an episode does not
-depend on the others of its process. Not covered: time limits, restarts and rebuilding (ares/environments/pool.py).
+Run as a script with the settings and a socket's descriptor, it is told calls; all is JSON. Around every call Python's
+and NumPy's global random states are those of the episode, seeded at its reset, so that an episode does not depend on
+the others of its process. Not covered: time limits, restarts and rebuilding (ares/environments/pool.py).
 """
 
 import contextlib
 import json
-import os
 import random
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ from ares.config import ConfigError, EnvironmentConfig
 from ares.environments import kinds
 from ares.environments.agents import AgentFailed
 from ares.environments.environment import Environment, Reply, checked
-from rewards.child_process import end_with, where_raised
+from rewards.child_process import answer_messages, where_raised
 
 LONGEST_ERROR = 500
 """Characters."""
@@ -32,19 +30,8 @@ LONGEST_TOKEN = 64
 
 def main() -> None:
     """Answer calls until the run is gone."""
-    own = os.getpid()
-    connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
-    end_with(os.getppid())  # while an environment runs, nothing would notice that the socket has closed
-    episodes = Episodes(EnvironmentConfig.model_validate_json(connection.recv_bytes()))
-    while True:
-        try:
-            call = json.loads(connection.recv_bytes())
-        except (EOFError, ConnectionResetError):
-            return
-        answer = episodes.answer(call)
-        if os.getpid() != own:  # the environment has forked: there is one socket
-            os._exit(0)
-        connection.send_bytes(json.dumps(answer).encode())
+    episodes = Episodes(EnvironmentConfig.model_validate_json(sys.argv[1]))
+    answer_messages(lambda message: json.dumps(episodes.answer(json.loads(message))).encode())
 
 
 class Episodes:

@@ -34,10 +34,6 @@ class SandboxActor:
         """Verdicts in the order of the programs."""
         return self._pool.run(programs)
 
-    def ready(self) -> bool:
-        """True once the pool is up."""
-        return True
-
 
 class ClusterSandbox:
     """Judges programs on the cluster that RAY_ADDRESS names. Usable from several threads.
@@ -56,7 +52,7 @@ class ClusterSandbox:
         self._turn = itertools.cycle(self._actors)
         self.num_workers = sum(sizes.values())
         try:
-            ray.get([actor.ready.remote() for actor in self._actors])
+            ray.get([actor.judge.remote([]) for actor in self._actors])  # returns once the pools are up
         except ray.exceptions.RayTaskError as error:
             self.close()
             raise error.as_instanceof_cause() from error

@@ -1,41 +1,38 @@
 """The process in which a user's reward function runs: on its main thread, one call at a time.
 
 Run as a script with the file, the function's name and a socket's descriptor, it answers pickled calls with pickled
-replies. What the function prints goes where the run's own output goes. Results leave as plain values, since the run
-does not know the classes of the user's file. Not covered: limits and restarts (ares/grading/functions.py).
+replies, after an empty message that has the file executed. What the function prints goes where the run's own output
+goes. Results leave as plain values, since the run does not know the classes of the user's file. Not covered: limits and
+restarts (ares/grading/functions.py).
 """
 
 import asyncio
 import inspect
-import os
 import pickle
 import sys
 import traceback
 import types
 from collections.abc import Callable
 from functools import partial
-from multiprocessing.connection import Connection
 from typing import Any
 
-from rewards.child_process import end_with, plain, where_raised
+from rewards.child_process import answer_messages, plain, where_raised
 
 _OF_ANYTHING = (Exception, RuntimeError, EOFError, MemoryError)
 
 
 def main() -> None:
-    """Answer calls until the run is gone."""
-    path, name, number = sys.argv[1:]
-    connection: Connection[Any, Any] = Connection(int(number))
-    end_with(os.getppid())  # while a function runs, nothing would notice that the socket has closed
+    """Execute the file when the first message comes, and answer the others as calls of its function."""
+    path, name, _ = sys.argv[1:]
     with asyncio.Runner() as loop:  # one for all calls: sessions and caches that belong to it stay open
-        connection.send_bytes(_reply(partial(_execute, path, name)))
-        function = vars(sys.modules["ares_reward"])[name]
-        while True:
-            try:
-                arguments, timeout = pickle.loads(connection.recv_bytes())
-            except EOFError:
-                return
-            connection.send_bytes(_reply(partial(_called, function, arguments, timeout, loop)))
+
+        def answer(message: bytes) -> bytes:
+            if not message:
+                return _reply(partial(_execute, path, name))
+            arguments, timeout = pickle.loads(message)
+            return _reply(partial(_called, vars(sys.modules["ares_reward"])[name], arguments, timeout, loop))
+
+        answer_messages(answer)
 
 
 def _execute(path: str, name: str) -> None:

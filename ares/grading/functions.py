@@ -26,7 +26,7 @@ import pandas as pd
 from ares.config import ConfigError
 from ares.data import ASKED, OWN
 from ares.grading.grader import STEP, RewardError
-from rewards.child_process import ChildProcess
+from rewards.child_process import ChildProcess, ProcessGone
 
 logger = logging.getLogger(__name__)
 
@@ -184,12 +184,10 @@ class FunctionProcess:
                 if self._child is None:
                     self._child = self._start()
                 return True, self._value(self._child.ask(pickle.dumps((arguments, min(each, limit))), limit))
-            except TimeoutError:
-                logger.warning("%s took more than %.4g s and was killed: no score", self.told, limit)
-            except (EOFError, ConnectionError):
-                logger.warning("%s: its process died during a call: no score", self.told)
-            self.close()
-            return False, None
+            except ProcessGone as error:
+                logger.warning("%s: %s: no score", self.told, error)
+                self._child = None
+                return False, None
 
     def close(self) -> None:
         """Kill the process."""
@@ -200,7 +198,7 @@ class FunctionProcess:
     def _start(self) -> ChildProcess:
         child = ChildProcess(SCRIPT, str(self.path), self.name)
         try:
-            self._value(child.receive(START_TIMEOUT))
+            self._value(child.ask(b"", START_TIMEOUT))
         except BaseException:
             child.kill()
             raise

@@ -3,14 +3,13 @@
     problem and response as a chat (without a chat template: as a pair of texts) ──▶ classifier ──▶ its one logit: the
     score, on whatever scale it was trained; not a number, or too long for the model: no score
 
-It lives in this process, or as a Ray actor where Ray runs; it shares the GPU that reward.model.device=cuda names with
-whatever else is there, which nobody has tried. Not covered: models behind a URL (judge.py), which say a mark; models
-that compare two responses or score single steps.
+It lives in the process that grades; it shares the GPU that reward.model.device=cuda names with whatever else is there,
+which nobody has tried. Not covered: models behind a URL (judge.py), which say a mark; models that compare two responses
+or score single steps.
 """
 
 import itertools
 import math
-import sys
 import threading
 from typing import Any
 
@@ -90,56 +89,20 @@ class RewardModelScorer:
         except ModelError as error:
             raise ConfigError(str(error).replace("model.path", "reward.model.path", 1)) from error
         self.config, self._lock = config, threading.Lock()
-        self._here: RewardModel | None = None
-        self._actor: tuple[str, Any] | None = None
-        """This node of Ray, by its id, and the actor."""
+        self._model: RewardModel | None = None
 
     def __call__(self, rows: pd.DataFrame, first: bool = False) -> list[FunctionScore]:
-        """The score of each row. Raises WorkerError if the actor keeps dying."""
+        """The score of each row."""
         asked = [(_messages(row.get(ASKED, row["prompt"])), row["response"]) for row in rows.to_dict("records")]
-        scores = self._actors(asked) if _ray_runs() else self._own(asked)
+        with self._lock:  # shards may be graded at the same time
+            self._model = self._model or RewardModel(self.config)
+            scores = self._model.scores(asked)
         return [FunctionScore(score, failed=score is None) for score in scores]
 
     def close(self) -> None:
-        """End the actor."""
-        if self._actor is not None and _ray_runs():
-            import ray
-
-            ray.kill(self._actor[1])
-        self._here = self._actor = None
-
-    def _own(self, asked: list[Asked]) -> list[float | None]:
-        with self._lock:  # shards may be graded at the same time
-            self._here = self._here or RewardModel(self.config)
-            return self._here.scores(asked)
-
-    def _actors(self, asked: list[Asked]) -> list[float | None]:
-        import ray
-
-        from ares.cluster import ATTEMPTS, DEATHS, WorkerError
-
-        # No CPU is reserved, since learner and engine wait meanwhile; Ray would hide GPUs that are not reserved.
-        options = {
-            "num_cpus": 0, "max_restarts": -1, "max_task_retries": ATTEMPTS - 1,
-            "runtime_env": {"env_vars": {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}},
-        }  # fmt: skip
-        node = ray.get_runtime_context().get_node_id()
-        with self._lock:
-            if self._actor is None or self._actor[0] != node:  # Ray itself may have been started again
-                self._actor = node, ray.remote(RewardModel).options(**options).remote(self.config)
-            actor = self._actor[1]
-        try:
-            return ray.get(actor.scores.remote(asked))
-        except DEATHS as error:
-            self._actor = None
-            raise WorkerError(f"the reward model died {ATTEMPTS} times: {error}") from error
+        """Free the model."""
+        self._model = None
 
 
 def _messages(asked: Any) -> list[dict[str, Any]]:
     return [{"role": "user", "content": asked}] if isinstance(asked, str) else list(asked)
-
-
-def _ray_runs() -> bool:
-    """Whether this process is connected to Ray; one that has not imported it is not."""
-    ray = sys.modules.get("ray")
-    return ray is not None and bool(ray.is_initialized())

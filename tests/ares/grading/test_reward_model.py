@@ -1,4 +1,4 @@
-"""A reward model's scores are those of the classifier on one response at a time, in this process and in an actor."""
+"""A reward model's scores are those of the classifier on one response at a time."""
 
 import copy
 import shutil
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import ray
 import torch
 from transformers import (
     AutoConfig,
@@ -15,7 +14,6 @@ from transformers import (
     RobertaForSequenceClassification,
 )
 
-from ares.cluster import connect
 from ares.config import ConfigError, RewardConfig, RewardModelConfig
 from ares.data import ASKED
 from ares.evaluation.evaluation import Evaluation
@@ -148,21 +146,3 @@ def test_a_template_that_asks_for_the_date_has_the_policys(path: str, tmp_path: 
     model = RewardModel(RewardModelConfig(path=str(folder)))
     ids = model._encode([{"role": "user", "content": "1"}], "2")["input_ids"]
     assert own.decode(ids) == "202412"
-
-
-@pytest.mark.slow
-def test_an_actor_gives_the_same_scores_and_is_replaced_when_it_dies(path: str) -> None:
-    connect(1)
-    scorer = RewardModelScorer(RewardModelConfig(path=path))
-    asked = [([{"role": "user", "content": "2+2=?"}], response) for response in RESPONSES]
-    expected = RewardModel(RewardModelConfig(path=path)).scores(asked)
-    rows = ROWS.assign(**{ASKED: "2+2=?"})
-    for _ in range(2):
-        assert [each.score for each in scorer(rows)] == expected
-        assert scorer._actor is not None
-        assert scorer._here is None
-        ray.kill(scorer._actor[1], no_restart=False)
-    ray.shutdown()
-    connect(1)
-    assert [each.score for each in scorer(rows)] == expected
-    scorer.close()
