@@ -21,6 +21,6 @@ providers         the same on rented machines
 
 from sandbox.isolation import IsolationReport, SandboxUnavailable
 from sandbox.lanes import is_forgeable
-from sandbox.packages import BuildError, PackageMissing
+from sandbox.packages import PackageError
 from sandbox.pool import PoolClosed, SandboxPool
 from sandbox.program import ERROR_TYPES, UNTRUSTED, Program, TestOutcome, Verdict, parse, weighed

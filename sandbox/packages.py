@@ -22,7 +22,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -31,7 +30,6 @@ from sandbox.isolation import SandboxUnavailable
 VARIABLE = "ARES_SANDBOX_PACKAGES"
 LOCK = "packages.lock"
 _ASKED = "# asked for: "
-_UNFINISHED = "building-"
 # Distributions with another name than their module, of those that programs import most.
 _DISTRIBUTIONS = {
     "PIL": "pillow", "attr": "attrs", "bs4": "beautifulsoup4", "cv2": "opencv-python-headless",
@@ -41,12 +39,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PIN = re.compile(rf"({_NAME.pattern})==({_NAME.pattern})(?: --hash=\S+)+")
 
 
-class PackageMissing(SandboxUnavailable):
-    """The sandbox's environment lacks packages that were asked for. The message has the command that adds them."""
-
-
-class BuildError(SandboxUnavailable):
-    """The environment cannot be built as asked; it is left as it was."""
+class PackageError(SandboxUnavailable):
+    """The sandbox's environment lacks packages, or cannot be changed as asked and is left as it was."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +109,8 @@ def installed() -> list[Distribution]:
 
 
 def find(names: Iterable[str]) -> Packages:
-    """What workers need to import these modules. Raises PackageMissing, naming all that are missing."""
+    """What workers need to import these modules. Raises PackageError, which names all that are missing, with the
+    command that adds them."""
     names = tuple(dict.fromkeys(names))
     if not names:
         return NO_PACKAGES
@@ -127,7 +122,7 @@ def find(names: Iterable[str]) -> Packages:
     missing = [name for name in names if name not in module_of]
     if missing:
         wanted = " ".join(_DISTRIBUTIONS.get(name, name) for name in missing)
-        raise PackageMissing(
+        raise PackageError(
             f"the sandbox's packages ({folder()}) have no {', '.join(missing)}. Add: ares sandbox packages add {wanted}"
         )
     needed = _with_required([module_of[name] for name in names], known)
@@ -184,12 +179,12 @@ def _alone() -> Iterator[None]:
 def add(requirements: Sequence[str]) -> list[Distribution]:
     """Add packages (`numpy`, `numpy==2.4.6`, or as they are imported: `sklearn`); those installed keep their versions.
 
-    Returns what the environment then holds. Raises BuildError.
+    Returns what the environment then holds. Raises PackageError.
     """
     new = {_normal(text): text for text in (_DISTRIBUTIONS.get(each, each) for each in requirements)}
     wrong = [text for text in new.values() if not _NAME.match(text)]
     if wrong:
-        raise BuildError(f"not names of packages: {', '.join(map(repr, wrong))}")
+        raise PackageError(f"not names of packages: {', '.join(map(repr, wrong))}")
     asked, before = _read_lock()
     wanted = {**{_normal(text): text for text in asked}, **new}
     fixed = [f"{each.name}=={each.version}" for each in before if _normal(each.name) not in new]
@@ -198,22 +193,22 @@ def add(requirements: Sequence[str]) -> list[Distribution]:
 
 @_alone()
 def add_locked(lock: Path) -> list[Distribution]:
-    """Replace the environment by that of a lock file from another machine. Raises BuildError, OSError."""
+    """Replace the environment by that of a lock file from another machine. Raises PackageError, OSError."""
     asked, pins = _parse(lock.read_text())
     if not pins:
-        raise BuildError(f"{lock} locks nothing")
+        raise PackageError(f"{lock} locks nothing")
     return _build(asked, pins)
 
 
 @_alone()
 def remove(names: Sequence[str]) -> list[Distribution]:
-    """Remove packages and what only they required; one that others require stays. Raises BuildError if not there."""
+    """Remove packages and what only they required; one that others require stays. Raises PackageError if not there."""
     asked, before = _read_lock()
     gone = {_normal(_DISTRIBUTIONS.get(name, name)) for name in names}
     absent = gone - {_normal(text) for text in asked}
     if absent:
         held = ", ".join(sorted(map(_normal, asked))) or "nothing"
-        raise BuildError(f"not among the packages asked for ({held}): {', '.join(sorted(absent))}")
+        raise PackageError(f"not among the packages asked for ({held}): {', '.join(sorted(absent))}")
     known = {_normal(each.name): each for each in before}
     kept = [text for text in asked if _normal(text) not in gone]
     needed = _with_required([known[_normal(text)] for text in kept], known)
@@ -237,7 +232,7 @@ def _read_lock() -> tuple[list[str], list[Distribution]]:
 
 
 def _parse(text: str) -> tuple[list[str], list[Distribution]]:
-    """(what was asked for, the distributions) of a lock's text. Raises BuildError."""
+    """(what was asked for, the distributions) of a lock's text. Raises PackageError."""
     asked: list[str] = []
     distributions = []
     for line in text.replace("\\\n", " ").splitlines():
@@ -246,7 +241,7 @@ def _parse(text: str) -> tuple[list[str], list[Distribution]]:
             asked = [name for name in line.removeprefix(_ASKED).split(", ") if name]
         elif pin and not pin.startswith("#"):
             if (found := _PIN.fullmatch(pin)) is None:
-                raise BuildError(f"not a line of a lock file, which pins a version and its hashes: {line:.80}")
+                raise PackageError(f"not a line of a lock file, which pins a version and its hashes: {line:.80}")
             distributions.append(Distribution(found[1], found[2], pin))
     return asked or [each.name for each in distributions], sorted(distributions, key=lambda each: _normal(each.name))
 
@@ -256,59 +251,46 @@ def _build(asked: list[str], pins: list[Distribution]) -> list[Distribution]:
 
     Folders that pools of this machine hold stay until a later build.
     """
-    place = folder()
-    (place / "lib").mkdir(parents=True, exist_ok=True)
+    place, building = folder(), folder() / "lib" / "building"
+    building.parent.mkdir(parents=True, exist_ok=True)
     place.chmod(0o755)  # workers run as other users
     for pin in pins:
-        if not pin.folder.is_dir():
-            _install(pin, place)
-    text = f"{_ASKED}{', '.join(asked)}\n" + "".join(f"{pin.pin}\n" for pin in pins)
+        if not pin.folder.is_dir():  # it then is there completely, or not at all
+            shutil.rmtree(building, ignore_errors=True)
+            _pip(pin.pin, "--no-deps", "--require-hashes", "--target", str(building), "-r", "/dev/stdin")
+            building.replace(pin.folder)
     new = place / f"{LOCK}.new"
-    new.write_text(text)
+    new.write_text(f"{_ASKED}{', '.join(asked)}\n" + "".join(f"{pin.pin}\n" for pin in pins))
     new.replace(place / LOCK)
-    kept = {pin.folder for pin in pins}
-    for path in [*(place / "lib").iterdir(), *place.glob(f"{_UNFINISHED}*")]:  # the latter left by killed builds
-        if path not in kept:
+    for path in building.parent.iterdir():
+        if path not in {pin.folder for pin in pins}:
             with contextlib.suppress(BlockingIOError), _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
                 shutil.rmtree(path)
     return pins
 
 
-def _install(pin: Distribution, place: Path) -> None:
-    """Install one distribution into a folder of its own, completely or not at all."""
-    with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=place) as scratch:
-        lock, target = Path(scratch, LOCK), Path(scratch, "lib")
-        lock.write_text(f"{pin.pin}\n")
-        _pip("--no-deps", "--require-hashes", "--target", str(target), "-r", str(lock))
-        target.replace(pin.folder)
-
-
-# pip
-
-
-def _pip(*arguments: str) -> None:
-    """Run `pip install` for wheels only. Raises BuildError."""
-    if importlib.util.find_spec("pip") is None:
-        raise BuildError("installing packages takes pip, which is not here: python -m ensurepip, or uv pip install pip")
-    command = [sys.executable, "-m", "pip", "install", "--only-binary", ":all:", *arguments]
-    # What it writes is for workers of other users, too.
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, umask=0o022)
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
-        raise BuildError("\n".join(["the packages cannot be installed:", *lines[-6:]]))
-
-
 def _resolve(requirements: list[str], fixed: list[str]) -> list[Distribution]:
     """Everything that the requirements need, pinned with hashes; what is fixed keeps its version if it is needed."""
-    with tempfile.TemporaryDirectory(prefix="ares-packages-") as scratch:
-        constraints, report = Path(scratch, "constraints.txt"), Path(scratch, "report.json")
-        constraints.write_text("".join(f"{line}\n" for line in fixed))
-        options = ["--dry-run", "--ignore-installed", "--quiet", "--report", str(report), "-c", str(constraints)]
-        _pip(*options, *requirements)
-        lines = []
-        for item in json.loads(report.read_text())["install"]:
-            metadata, hashes = item["metadata"], item["download_info"].get("archive_info", {}).get("hashes", {})
-            if "sha256" not in hashes:
-                raise BuildError(f"{metadata['name']} comes without a hash")
-            lines.append(f"{metadata['name']}=={metadata['version']} --hash=sha256:{hashes['sha256']}")
-        return _parse("\n".join(lines))[1]
+    options = ["--dry-run", "--ignore-installed", "--quiet", "--report", "-", "-c", "/dev/stdin"]
+    lines = []
+    for item in json.loads(_pip("\n".join(fixed), *options, *requirements))["install"]:
+        metadata, hashes = item["metadata"], item["download_info"].get("archive_info", {}).get("hashes", {})
+        if "sha256" not in hashes:
+            raise PackageError(f"{metadata['name']} comes without a hash")
+        lines.append(f"{metadata['name']}=={metadata['version']} --hash=sha256:{hashes['sha256']}")
+    return _parse("\n".join(lines))[1]
+
+
+def _pip(given: str, *arguments: str) -> str:
+    """The output of `pip install` for wheels only. given: what it finds in /dev/stdin. Raises PackageError."""
+    if importlib.util.find_spec("pip") is None:
+        raise PackageError(
+            "installing packages takes pip, which is not here: python -m ensurepip, or uv pip install pip"
+        )
+    command = [sys.executable, "-m", "pip", "install", "--only-binary", ":all:", *arguments]
+    # What it writes is for workers of other users, too.
+    done = subprocess.run(command, capture_output=True, text=True, input=given, umask=0o022)
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
+        raise PackageError("\n".join(["the packages cannot be installed:", *lines[-6:]]))
+    return done.stdout

@@ -60,7 +60,7 @@ class SandboxPool:
         min_isolation: "standard" raises SandboxUnavailable, with the remedy, if they do not reach the floor; "none"
         accepts what there is, with a warning and a mark in every verdict. packages: modules of the sandbox's own
         environment (sandbox/packages.py) that programs and tests have besides the standard library; raises
-        PackageMissing. layers: those to try, fewer than all only to measure their cost. rented: a provider, and what
+        PackageError. layers: those to try, fewer than all only to measure their cost. rented: a provider, and what
         starts a worker on a machine of its, which then is the isolation.
         """
         if num_workers < 1:

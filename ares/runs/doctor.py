@@ -100,7 +100,7 @@ def _model(config: Config) -> str:
 
 def _of_programs(config: Config | None) -> Iterator[Finding]:
     """How programs are isolated, and what they may import; with a profile, whether the packages it names are there."""
-    from sandbox import PackageMissing, SandboxPool, SandboxUnavailable, packages
+    from sandbox import PackageError, SandboxPool, SandboxUnavailable, packages
 
     def isolation() -> str:
         with SandboxPool(num_workers=1) as pool:
@@ -113,7 +113,7 @@ def _of_programs(config: Config | None) -> Iterator[Finding]:
         return held or "none; standard library (ares sandbox packages add numpy)"
 
     yield _find("isolation", isolation, SandboxUnavailable)
-    yield _find("code packages", importable, PackageMissing)
+    yield _find("code packages", importable, PackageError)
 
 
 def describe_machine() -> dict[str, str]:

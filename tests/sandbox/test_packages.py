@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli.sandbox import app
-from sandbox import BuildError, PackageMissing, Program, SandboxPool, packages
+from sandbox import PackageError, Program, SandboxPool, packages
 from tests.sandbox.package_environment import make_wheel
 
 
@@ -41,7 +41,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("built")
     with pytest.MonkeyPatch.context() as patch:
         offered(root, patch)
-        left = packages.folder() / "building-abc" / "lib"
+        left = packages.folder() / "lib" / "building" / "left"
         left.mkdir(parents=True)
         packages.add(["upper"])
         assert names() == ["lower 1.0", "upper 1.0"]
@@ -73,7 +73,7 @@ def test_packages_are_added_with_what_they_require_and_removed_with_it(filled: P
     environment = packages.find(["upper"])
     assert (environment.names, environment.hidden) == (("upper",), ("lower",))
     assert environment.versions == ("lower==1.0", "upper==1.0")
-    with pytest.raises(BuildError, match=r"not among the packages asked for \(apart, upper\): lower"):
+    with pytest.raises(PackageError, match=r"not among the packages asked for \(apart, upper\): lower"):
         packages.remove(["lower"])
     packages.remove(["upper"])
     assert names() == ["apart 2.0"]
@@ -137,15 +137,15 @@ def test_another_machine_builds_the_same_from_the_lock_and_from_nothing_else(
     assert packages.find(["upper"]).digest == digest
     monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "third"))
     make_wheel(filled, "lower", "1.0", "ONE = 7\n")  # the same version, but other bytes
-    with pytest.raises(BuildError, match="DO NOT MATCH THE HASHES"):
+    with pytest.raises(PackageError, match="DO NOT MATCH THE HASHES"):
         packages.add_locked(lock)
     assert packages.installed() == []
 
 
 def test_a_build_that_fails_leaves_the_environment_as_it_was(filled: Path) -> None:
-    with pytest.raises(BuildError, match="No matching distribution found for nosuch"):
+    with pytest.raises(PackageError, match="No matching distribution found for nosuch"):
         packages.add(["nosuch"])
-    with pytest.raises(BuildError, match="not names of packages"):
+    with pytest.raises(PackageError, match="not names of packages"):
         packages.add(["--index-url=x"])
     assert names() == ["apart 2.0", "lower 1.0", "upper 1.0"]
 
@@ -154,7 +154,7 @@ def test_missing_packages_are_one_error_with_the_command_before_anything_starts(
     wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sandbox.pool.WorkerProcess", lambda *arguments: pytest.fail("a worker was started"))
-    with pytest.raises(PackageMissing, match=r"have no upper, sklearn\. Add: .* packages add upper scikit-learn"):
+    with pytest.raises(PackageError, match=r"have no upper, sklearn\. Add: .* packages add upper scikit-learn"):
         SandboxPool(packages=["upper", "sklearn"])
     with pytest.raises(ValueError, match="as they are imported"):
         SandboxPool(packages=["scikit-learn"])

@@ -19,7 +19,7 @@ from ares.runs.run import Run
 from ares.step.refill import Refill
 from ares.store.store import RunStore, StoreError
 from flows import ablate
-from sandbox import PackageMissing, packages
+from sandbox import PackageError, packages
 from tests.ares import builders
 from tests.sandbox.package_environment import make_wheel
 
@@ -79,7 +79,7 @@ def test_missing_packages_are_named_by_the_check_with_the_command(
     tmp_path: Path, sandboxes: list[RecordedSandbox], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "environment"))
-    with pytest.raises(PackageMissing, match=r"have no numpy\. Add: ares sandbox packages add numpy"):
+    with pytest.raises(PackageError, match=r"have no numpy\. Add: ares sandbox packages add numpy"):
         Run.check(load("tiny-code", ['reward.code.packages=["numpy"]']), "none", tmp_path / "runs")
     assert sandboxes == []
     with pytest.raises(ConfigError, match="named as they are imported"):
