@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -57,86 +59,74 @@ class AdvantageEstimator(Protocol):
         """Advantages and returns, both float32 [B, L], zero where `mask` is."""
 
 
-@dataclass(frozen=True)
-class Estimator:
-    """One of ours."""
-
-    estimate: Callable[[RewardedBatch], tuple[Tensor, Tensor]]
+Estimate = tuple[Tensor, Tensor]
 
 
-def grpo(settings: AdvantageSettings) -> Estimator:
+def _estimator(estimate: Callable[[Any, RewardedBatch], Estimate]) -> Callable[[Any], AdvantageEstimator]:
+    """What makes one of ours from its settings."""
+    return lambda settings: SimpleNamespace(estimate=partial(estimate, settings))
+
+
+@_estimator
+def grpo(settings: AdvantageSettings, seen: RewardedBatch) -> Estimate:
     """Compares within a prompt's group; `norm_by_std=False` is Dr.GRPO."""
-    how = {"norm_by_std": settings.norm_by_std}
-    return Estimator(
-        lambda seen: compute_grpo_outcome_advantage(seen.rewards, seen.mask, seen.groups, row_mask=seen.counts, **how)
+    return compute_grpo_outcome_advantage(
+        seen.rewards, seen.mask, seen.groups, norm_by_std=settings.norm_by_std, row_mask=seen.counts
     )
 
 
-def gdpo(settings: AdvantageSettings) -> Estimator:
+@_estimator
+def gdpo(settings: AdvantageSettings, seen: RewardedBatch) -> Estimate:
     """Compares each part of the reward within a prompt's group."""
-
-    def estimate(seen: RewardedBatch) -> tuple[Tensor, Tensor]:
-        parts = {name: torch.from_numpy(np.nan_to_num(values)) for name, values in seen.parts.items()}
-        return compute_gdpo_outcome_advantage(parts, seen.weights, seen.mask, seen.groups, row_mask=seen.counts)
-
-    return Estimator(estimate)
+    parts = {name: torch.from_numpy(np.nan_to_num(values)) for name, values in seen.parts.items()}
+    return compute_gdpo_outcome_advantage(parts, seen.weights, seen.mask, seen.groups, row_mask=seen.counts)
 
 
-def maxrl(settings: AdvantageSettings) -> Estimator:
+@_estimator
+def maxrl(settings: AdvantageSettings, seen: RewardedBatch) -> Estimate:
     """Compares within a prompt's group, in units of its mean."""
-    return Estimator(
-        lambda seen: compute_maxrl_outcome_advantage(seen.rewards, seen.mask, seen.groups, row_mask=seen.counts)
-    )
+    return compute_maxrl_outcome_advantage(seen.rewards, seen.mask, seen.groups, seen.counts)
 
 
-def pass_at_k(settings: PassAtKSettings) -> Estimator:
+@_estimator
+def pass_at_k(settings: PassAtKSettings, seen: RewardedBatch) -> Estimate:
     """What a response adds to the chance that one of k is right."""
-    return Estimator(
-        lambda seen: compute_pass_at_k_outcome_advantage(
-            seen.rewards, seen.mask, seen.groups, settings.k, row_mask=seen.counts
-        )
-    )
+    return compute_pass_at_k_outcome_advantage(seen.rewards, seen.mask, seen.groups, settings.k, seen.counts)
 
 
-def rloo(settings: AdvantageSettings) -> Estimator:
+@_estimator
+def rloo(settings: AdvantageSettings, seen: RewardedBatch) -> Estimate:
     """Compares each response with the others of its group."""
-    return Estimator(
-        lambda seen: compute_rloo_outcome_advantage(seen.rewards, seen.mask, seen.groups, row_mask=seen.counts)
-    )
+    return compute_rloo_outcome_advantage(seen.rewards, seen.mask, seen.groups, seen.counts)
 
 
-def rloo_by_turn(settings: AdvantageSettings) -> Estimator:
+@_estimator
+def rloo_by_turn(settings: AdvantageSettings, seen: RewardedBatch) -> Estimate:
     """Compares each turn of an episode with the same turn of the others of its group, by rewards to go."""
-    return Estimator(
-        lambda seen: compute_rloo_turn_advantage(seen.rewards, seen.mask, seen.groups, settings.gamma, seen.counts)
-    )
+    return compute_rloo_turn_advantage(seen.rewards, seen.mask, seen.groups, settings.gamma, seen.counts)
 
 
-def remax(settings: AdvantageSettings) -> Estimator:
+@_estimator
+def remax(settings: AdvantageSettings, seen: RewardedBatch) -> Estimate:
     """Compares with the greedy answer to the same prompt, the column `baseline`."""
-
-    def estimate(seen: RewardedBatch) -> tuple[Tensor, Tensor]:
-        baselines = torch.tensor(seen.batch.non_tensor_batch["baseline"].astype(float))
-        return compute_remax_outcome_advantage(seen.rewards, baselines, seen.mask)
-
-    return Estimator(estimate)
+    baselines = torch.tensor(seen.batch.non_tensor_batch["baseline"].astype(float))
+    return compute_remax_outcome_advantage(seen.rewards, baselines, seen.mask)
 
 
-def reinforce_plus_plus(settings: AdvantageSettings) -> Estimator:
+@_estimator
+def reinforce_plus_plus(settings: AdvantageSettings, seen: RewardedBatch) -> Estimate:
     """Discounted returns, whitened over the batch."""
-    return Estimator(
-        lambda seen: compute_reinforce_plus_plus_outcome_advantage(seen.rewards, seen.mask, settings.gamma)
-    )
+    return compute_reinforce_plus_plus_outcome_advantage(seen.rewards, seen.mask, settings.gamma)
 
 
-def none(settings: AdvantageSettings) -> Estimator:
+@_estimator
+def none(settings: AdvantageSettings, seen: RewardedBatch) -> Estimate:
     """Nothing is learnt from the reward: the advantages are 0, and KL alone moves the policy (distillation)."""
-    return Estimator(lambda seen: (torch.zeros_like(seen.rewards), torch.zeros_like(seen.rewards)))
+    return torch.zeros_like(seen.rewards), torch.zeros_like(seen.rewards)
 
 
-def gae(settings: AdvantageSettings) -> Estimator:
+@_estimator
+def gae(settings: AdvantageSettings, seen: RewardedBatch) -> Estimate:
     """Generalised advantage estimation with a critic's values, the field `values`."""
-    discounts = settings.gamma, settings.lam
-    return Estimator(
-        lambda seen: compute_gae_advantage_return(seen.rewards, seen.batch.tensor("values"), seen.mask, *discounts)
-    )
+    values = seen.batch.tensor("values")
+    return compute_gae_advantage_return(seen.rewards, values, seen.mask, settings.gamma, settings.lam)

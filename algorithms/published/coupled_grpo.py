@@ -81,27 +81,18 @@ def selective_log_softmax(
         raise ValueError(
             f"{len(index)} rows cannot be divided among {iterations} iterations (of 3 weights, {left} left)"
         )
-    rows, versions, estimates = len(index) // iterations, logits.unbind(0), []
-    for row, tokens in enumerate(index):
-        iteration, first = row // rows, row // rows * 3 * rows + row % rows  # v2 and v3 lie B and 2B rows below v1
-        of_row = [tokens, *versions[first : first + 2 * rows + 1 : rows]]
-        if mask is not None and weights is not None:
-            of_row += [mask[row].bool(), weights.view(-1, 3)[iteration]]
-        estimates.append(checkpoint(_estimate, *of_row, use_reentrant=False))
-    return torch.stack(estimates)
-
-
-def _estimate(
-    tokens: Tensor, full: Tensor, second: Tensor, third: Tensor, mask: Tensor | None = None, weights: Any = None
-) -> Tensor:
-    """Log-probs [K] from the logits [K, V] of the three versions; without a mask and weights, from those of v1."""
-    if mask is None:
-        return _log_probs(full, tokens)
-    partial = _log_probs(torch.where(mask[:, None], second, third), tokens)
-    return (_log_probs(full, tokens) + torch.where(mask, weights[1], weights[2]).to(partial.dtype) * partial) / 2
+    tokens = index.view(iterations, 1, -1, index.shape[1]).expand(-1, 3, -1, -1)
+    rows = zip(logits, tokens.flatten(0, 2), strict=True)
+    log_probs = torch.stack([checkpoint(_log_probs, *row, use_reentrant=False) for row in rows])
+    full, second, third = log_probs.view(tokens.shape).unbind(1)
+    if mask is not None and weights is not None:
+        _, of_second, of_third = weights.view(iterations, 3, 1, 1).to(full.dtype).unbind(1)
+        full = (full + torch.where(mask.view_as(full).bool(), of_second * second, of_third * third)) / 2
+    return full.flatten(0, 1)
 
 
 def _log_probs(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Of tokens [K] under logits [K, V]."""
     return widened(logits).log_softmax(-1).gather(-1, tokens[:, None])[:, 0]
 
 
