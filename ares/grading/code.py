@@ -59,7 +59,7 @@ class CodeGrader(Grader):
     def expect(self, *problems: pd.DataFrame | None) -> str:
         """Find the packages that programs import; returns their versions and digest.
 
-        Raises PackageMissing; DataError if too many problems would have no score.
+        Raises PackageError; DataError if too many problems would have no score.
         """
         rows = [row for frame in problems if frame is not None for row in frame.to_dict("records")]
         self._packages = packages_of(self.config.packages, rows)
@@ -116,6 +116,17 @@ class CodeGrader(Grader):
             exec_time=[verdict.exec_time for verdict in verdicts],
         )
 
+    def __call__(self, rows: pd.DataFrame, first: bool = False) -> list[FunctionScore]:
+        """As one of several kinds of reward: the accuracy of each program, and beside it how it ended and the share of
+        tests that it passed."""
+        table, scores = self.grade(rows), []
+        for accuracy, ending, ratio in zip(table["accuracy"], table["error_type"], table["pass_ratio"], strict=True):
+            if pd.isna(accuracy):  # not judged, or by tests that a program can forge
+                scores.append(FunctionScore(extras={"error_type": ending}, failed=True))
+            else:
+                scores.append(FunctionScore(float(accuracy), {"error_type": ending, "pass_ratio": float(ratio)}))
+        return scores
+
     def forget(self) -> None:
         """Drop the verdicts kept for identical programs; judging under way continues."""
         # A copy: samples of a later step may be graded meanwhile, in another thread.
@@ -146,27 +157,6 @@ class CodeGrader(Grader):
         assert self._pool is not None, "the sandbox was not started"
         (verdict,) = self._pool.run([program(row, source, self.config.cpu_seconds, self.config.memory_mb)])
         return verdict
-
-
-class ProgramScorer:
-    """`code` among several kinds of reward (reward.by_row): a program is worth its accuracy."""
-
-    def __init__(self, config: RewardConfig) -> None:
-        self.grader = CodeGrader(config)
-
-    def __call__(self, rows: pd.DataFrame, first: bool = False) -> list[FunctionScore]:
-        """The accuracy of each program, and beside it how it ended and the share of tests that it passed."""
-        table, scores = self.grader.grade(rows), []
-        for accuracy, ending, ratio in zip(table["accuracy"], table["error_type"], table["pass_ratio"], strict=True):
-            if pd.isna(accuracy):  # not judged, or by tests that a program can forge
-                scores.append(FunctionScore(extras={"error_type": ending}, failed=True))
-            else:
-                scores.append(FunctionScore(float(accuracy), {"error_type": ending, "pass_ratio": float(ratio)}))
-        return scores
-
-    def close(self) -> None:
-        """End the sandbox."""
-        self.grader.close()
 
 
 def written(row: Mapping[str, Any]) -> str | None:

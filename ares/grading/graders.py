@@ -14,7 +14,7 @@ import pandas as pd
 
 from ares.config import GRADERS, RewardConfig, part_name
 from ares.data import GRADER
-from ares.grading.code import ProgramScorer
+from ares.grading.code import CodeGrader
 from ares.grading.functions import FunctionScore, UserFunction
 from ares.grading.grader import ANSWERED, ID_COLUMNS, Grader, RewardError
 from ares.grading.judge import JudgeScorer
@@ -68,7 +68,7 @@ def _scorer(config: RewardConfig, kind: str, setting: str, timeout: float) -> Sc
     if kind == "reasoning_gym":
         return ProceduralScorer(config.answer, timeout)
     if kind == "code":
-        return ProgramScorer(config)
+        return CodeGrader(config)
     if kind == "model":
         return RewardModelScorer(config.model)
     if kind == "judge":
@@ -166,7 +166,7 @@ class FunctionGrader(Grader):
         response, or the name of a part; None: JUDGE's score, else that of the only function. by_row: a row's column
         `grader` names the only part that judges it."""
         self.scorers, self.weights, self.accuracy, self.by_row = scorers, weights, accuracy, by_row
-        self.programs = next((each.grader for each in scorers.values() if isinstance(each, ProgramScorer)), None)
+        self.programs = next((each for each in scorers.values() if isinstance(each, CodeGrader)), None)
 
     def expect(self, *problems: pd.DataFrame | None) -> str:
         """As the grader of programs, if there is one, for the rows that it judges."""

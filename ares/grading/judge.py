@@ -52,9 +52,12 @@ class JudgeScorer:
         self._of_questions = [threading.Lock() for _ in range(16**3)]
 
     @cached_property
-    def _replies(self) -> "Replies":
-        """The file, which is there once something is asked."""
-        return Replies(self._path)
+    def _replies(self) -> sqlite3.Connection:
+        """The file: a reply for each digest of what was asked. Runs may share it at the same time."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        file = sqlite3.connect(self._path, timeout=60, isolation_level=None, check_same_thread=False)
+        file.execute("CREATE TABLE IF NOT EXISTS replies (asked TEXT PRIMARY KEY, reply TEXT NOT NULL)")
+        return file
 
     def close(self) -> None:
         """Close the connections and the file."""
@@ -68,8 +71,6 @@ class JudgeScorer:
         questions = [self._question(row) for row in rows.to_dict("records")]
         votes = range(self.config.votes)
         asked = [(text, vote) for text in dict.fromkeys(questions) for vote in votes]
-        with self._lock, self._telling():
-            self._replies  # noqa: B018 (one thread makes the file)
         replies = dict(zip(asked, self._threads.map(lambda each: self._reply(*each), asked), strict=True))
         said = [self._score([replies[text, vote] for vote in votes]) for text in questions]
         if first and all(each.failed for each in said):
@@ -115,9 +116,8 @@ class JudgeScorer:
         import openai
 
         config = self.config
-        with self._telling():
-            if (kept := self._replies.read(key)) is not None:
-                return kept
+        if (kept := self._kept(key)) is not None:
+            return kept
         with self._lock:
             self._asked += 1
             if config.most_requests is not None and self._asked > config.most_requests:
@@ -140,8 +140,15 @@ class JudgeScorer:
         except (openai.APIError, ValueError, TypeError, IndexError, AttributeError) as error:
             raise RewardError(f"{self._told}: that is no chat completion: {error!s:.200}") from error
         reply = reply.encode("utf-8", "replace").decode()  # a lone surrogate cannot be kept
-        with self._telling():
-            return reply if self._mark(reply) is None else self._replies.keep(key, reply)
+        return reply if self._mark(reply) is None else self._kept(key, reply)
+
+    def _kept(self, key: str, reply: str | None = None) -> str | None:
+        """A kept reply; with one, which is kept unless another run has got one meanwhile."""
+        with self._telling(), self._lock:
+            if reply is not None:
+                self._replies.execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", (key, reply))
+            found = self._replies.execute("SELECT reply FROM replies WHERE asked = ?", (key,)).fetchone()
+        return None if found is None else str(found[0])
 
     def _score(self, replies: list[str | None]) -> FunctionScore:
         marks = [mark for reply in replies if (mark := self._mark(reply or "")) is not None]
@@ -160,30 +167,3 @@ class JudgeScorer:
             return None
         low, high = self.config.scale
         return mark if low <= mark <= high else None
-
-
-class Replies:
-    """A judge's replies on the disk, by a digest of what was asked. Runs may share them at the same time."""
-
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = threading.Lock()
-        self._file = sqlite3.connect(path, timeout=60, check_same_thread=False)
-        with self._file:
-            self._file.execute("CREATE TABLE IF NOT EXISTS replies (asked TEXT PRIMARY KEY, reply TEXT NOT NULL)")
-
-    def read(self, key: str) -> str | None:
-        """A kept reply."""
-        with self._lock:
-            found = self._file.execute("SELECT reply FROM replies WHERE asked = ?", (key,)).fetchone()
-        return None if found is None else str(found[0])
-
-    def keep(self, key: str, reply: str) -> str:
-        """Keep a reply, or give the one that somebody else has got meanwhile."""
-        with self._lock, self._file:
-            self._file.execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", (key, reply))
-            return str(self._file.execute("SELECT reply FROM replies WHERE asked = ?", (key,)).fetchone()[0])
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
