@@ -41,11 +41,8 @@ _UNUSED = {"cpu": 0.0, "peak_rss": 0, "stdout": b"", "stderr": b""}
 _PHASES = {"compile": "syntax_error", "load": "runtime_error"}
 
 
-def main(confinement: Confinement, of_packages: int) -> None:
-    """Body of the forked process, with the streams and the descriptors named above. Never returns.
-
-    of_packages: bytes resident before it does anything.
-    """
+def main(confinement: Confinement) -> None:
+    """Body of the forked process, with the streams and the descriptors named above. Never returns."""
     try:
         confinement.confine_user(_PROGRESS + 1)
         confinement.confine_calls(True, _CHECKER_MEMORY_BYTES, 1 << 20)
@@ -55,10 +52,11 @@ def main(confinement: Confinement, of_packages: int) -> None:
         sys.setrecursionlimit(values.RECURSION_LIMIT)
         values.free_safely()
         arrays.compare_strictly()
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + _MOST_KIB
         for _ in range(_MAX_JOBS):
             job = jobs.order()
             Checker(job, job_connection, zygote).run()
-            is_large = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _MOST_KIB + (of_packages >> 10)
+            is_large = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > most
             if is_large or job["leaves_traces"]:
                 break
     except wire.ConnectionClosed:

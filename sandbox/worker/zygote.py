@@ -75,10 +75,10 @@ def main(connection: socket.socket, warm: list[str]) -> None:
 class Zygote:
     """Forks, kills and reaps; knows programs only as pids."""
 
-    def __init__(self, connection: socket.socket, layers: confinement.Confinement, of_packages: int = 0) -> None:
+    def __init__(self, connection: socket.socket, layers: confinement.Confinement, of_packages: int) -> None:
         """of_packages: bytes of packages that are resident in every process, and that count as no program's."""
         self._connection = connection
-        self.of_packages = of_packages
+        self._of_packages = of_packages
         self._layers = layers
         # Low numbers stay taken: then no descriptor that a fork keeps is in the way of the numbers it assigns.
         while (null := os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)) < _LOW_NUMBERS:
@@ -103,7 +103,7 @@ class Zygote:
         self._layers.prepare_checker([null, null, null, self._connection.fileno(), theirs.fileno(), self._progress])
         child = os.fork()
         if child == 0:
-            checker.main(self._layers, self.of_packages)
+            checker.main(self._layers)
         theirs.close()
         events = select.poll()
         events.register(ours, select.POLLIN)
@@ -167,7 +167,7 @@ class Zygote:
 
     def _own(self, kibibytes: int) -> int:
         """Bytes of a process's resident memory that are not the packages'."""
-        return max((kibibytes << 10) - self.of_packages, 0)
+        return max((kibibytes << 10) - self._of_packages, 0)
 
     def _abandon(self, child: int) -> None:
         """The pool is gone: end everything below."""
