@@ -81,7 +81,7 @@ def _same(answer: str, truth: str) -> bool:
         return False
     if tight(answer) == tight(truth):
         return True
-    for compare in (_choices, _as_written, _words, _unions, _relations, _groups, _matrices, _signs):
+    for compare in (_choices, _as_written, _words, _unions, _relations, _groups, _matrices):
         found = compare(answer, truth)
         if found is not None:
             return found
@@ -253,9 +253,9 @@ def _group(text: str) -> Group | None:
 
 
 def _groups(answer: str, truth: str) -> bool | None:
-    """Tuples, sets, intervals, lists."""
+    """Tuples, sets, intervals, lists; ± is a list of both values."""
     given, wanted = _group(answer), _group(truth)
-    if given is None and wanted is None:
+    if given is None and wanted is None and "\\pm" not in answer + truth:
         return None
     if given is None or wanted is None:
         return _one_against_group(answer, truth, given, wanted)
@@ -330,13 +330,6 @@ def _matrices(answer: str, truth: str) -> bool | None:
         for found in (given, wanted)
     )
     return list(map(len, one)) == list(map(len, other)) and all(map(_same, chain(*one), chain(*other)))
-
-
-def _signs(answer: str, truth: str) -> bool | None:
-    """±: both values."""
-    if "\\pm" not in answer and "\\pm" not in truth:
-        return None
-    return _in_any_order(_with_both_signs([answer]), _with_both_signs([truth]))
 
 
 def _quantities(answer: str, truth: str) -> bool:

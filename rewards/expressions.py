@@ -26,15 +26,14 @@ Number = Any
 """A Fraction, or a float of mpmath (real or complex)."""
 MOST_BITS = 50_000
 """Of a power; products may have four times as many."""
-MOST_NESTED = 40
 LARGEST_FACTORIAL = 4000
 POINTS = 3
 """Points at which expressions with variables are compared."""
-PRECISE, ROUGH = MPContext(), MPContext()
-PRECISE.dps, ROUGH.dps = 120, 60
-TINY = PRECISE.mpf(10) ** -50
-"""A smaller value may be what rounding leaves of zero."""
-CLOSE = PRECISE.mpf(10) ** -100
+FLOATS = MPContext()
+FLOATS.dps = 120
+TINY = FLOATS.mpf(10) ** -90
+"""A smaller float is what rounding leaves of zero."""
+CLOSE = FLOATS.mpf(10) ** -100
 """Floats that differ by a smaller share are equal."""
 DECIMALS = 6
 """Digits from which on a decimal may stand for what it rounds."""
@@ -83,7 +82,7 @@ def same(one: Number, other: Number) -> bool:
     if isinstance(one, Fraction) and isinstance(other, Fraction):
         return one == other
     one, other = _float(one), _float(other)
-    if PRECISE.inf in (abs(one), abs(other)):
+    if FLOATS.inf in (abs(one), abs(other)):
         return bool(one == other)
     return bool(abs(one - other) <= CLOSE * max(abs(one), abs(other)))
 
@@ -95,7 +94,7 @@ def _rounds(one: str, mine: Number, other: str, theirs: Number) -> bool:
         if found is None or min(len(found[1]), len(found[0].lstrip("-0.").replace(".", ""))) < DECIMALS:
             continue
         if not re.fullmatch(r"-?[\d.]+", exact_text.strip()):
-            return bool(abs(_float(exact) - _float(value)) <= PRECISE.mpf(10) ** -len(found[1]) / 2)
+            return bool(abs(_float(exact) - _float(value)) <= FLOATS.mpf(10) ** -len(found[1]) / 2)
     return False
 
 
@@ -110,23 +109,16 @@ class Expression:
         """point: chooses the values of variables. Raises Unreadable."""
         self.variables: set[str] = set()
         self._point = point
-        self._text = BARE.sub(lambda word: f"\\{word[0]} ", text)
-        self.value = self._evaluate(PRECISE)
-        may_be_zero = not isinstance(self.value, Fraction) and abs(self.value) < TINY
-        if may_be_zero and abs(self._evaluate(ROUGH) - self.value) > abs(self.value) / 2:  # what rounding left of zero
-            self.value = Fraction(0)
-
-    def _evaluate(self, floats: Any) -> Number:
-        self._floats, self._at, self._nested, self._in_angle = floats, 0, 0, False
+        self._tokens = _tokens(BARE.sub(lambda word: f"\\{word[0]} ", text))
+        self._at, self._in_angle = 0, False
         self._open: list[str] = []
-        self._tokens = _tokens(self._text)
         try:
             value = self._sum()
         except (ArithmeticError, RecursionError, TypeError) as error:
             raise Unreadable(f"no value: {error}") from error
         if self._at < len(self._tokens) or value != value:
             raise Unreadable(f"not understood: {self._next() or 'no number'}")
-        return value
+        self.value = Fraction(0) if not isinstance(value, Fraction) and abs(value) < TINY else value
 
     # ---- grammar ---------------------------------------------------------------------------------------------------
 
@@ -142,14 +134,10 @@ class Expression:
         return token
 
     def _sum(self) -> Number:
-        self._nested += 1
-        if self._nested > MOST_NESTED:
-            raise Unreadable("nested too deeply")
         total = self._product()
         while sign := self._take("+", "-"):
             term = self._product()
             total = _add(total, term if sign == "+" else -term)
-        self._nested -= 1
         return total
 
     def _product(self) -> Number:
@@ -193,7 +181,7 @@ class Expression:
             elif not self._take("\\circ"):
                 value = self._to(value, self._argument())
             elif self._in_angle:
-                value = _multiply(value, self._floats.pi / 180)
+                value = _multiply(value, FLOATS.pi / 180)
         return value
 
     def _argument(self) -> Number:
@@ -230,7 +218,7 @@ class Expression:
         if token.removeprefix("\\") in FUNCTIONS:
             return self._function(token.removeprefix("\\"))
         if token in ("\\pi", "\\infty"):
-            return +self._floats.pi if token == "\\pi" else self._floats.inf
+            return +FLOATS.pi if token == "\\pi" else FLOATS.inf
         if token in ACCENTS:
             return self._variable(token + self._name())
         if token in ("C", "A", "P") and (chosen := self._combinations(token)) is not None:
@@ -238,7 +226,7 @@ class Expression:
         if not token or not (token.isalpha() or GREEK.fullmatch(token)):
             raise Unreadable(f"not understood: {token or 'the end'}")
         name = token + (f"_{self._name()}" if self._take("_") else "")
-        constants = {"e": +self._floats.e, "i": self._floats.mpc(0, 1)}
+        constants = {"e": +FLOATS.e, "i": FLOATS.mpc(0, 1)}
         return constants[name] if name in constants else self._variable(name)
 
     def _number(self, digits: str) -> Number:
@@ -261,7 +249,7 @@ class Expression:
         return self._to(value, _divide(Fraction(1), degree))
 
     def _function(self, name: str) -> Number:
-        base: Number | None = {"ln": +self._floats.e, "lg": Fraction(10)}.get(name)
+        base: Number | None = {"ln": +FLOATS.e, "lg": Fraction(10)}.get(name)
         exponent: Number = Fraction(1)
         while token := self._take("_", "^"):
             if token == "_":
@@ -287,7 +275,7 @@ class Expression:
     def _call(self, name: str, value: Number) -> Number:
         if abs(value) > (10**5 if name in ("exp", "sinh", "cosh", "tanh") else 10**50):
             raise Unreadable("an argument too large")
-        return getattr(self._floats, name)(self._float(value))
+        return getattr(FLOATS, name)(_float(value))
 
     def _combinations(self, token: str) -> Number | None:
         r"""C_{10}^{3}, and permutations A_{10}^{3}; None where it is only a letter."""
@@ -318,9 +306,6 @@ class Expression:
 
     # ---- operations ------------------------------------------------------------------------------------------------
 
-    def _float(self, value: Number) -> Number:
-        return _float(value, self._floats)
-
     def _to(self, base: Number, exponent: Number) -> Number:
         if isinstance(base, Fraction) and isinstance(exponent, Fraction):
             if base < 0 and exponent.denominator > 1 and exponent.denominator % 2:  # the real root
@@ -334,28 +319,28 @@ class Expression:
                 return root**exponent.numerator
         if not base:
             return Fraction(0)
-        power, exponent = self._float(base), self._float(exponent)
-        if abs(exponent) * (1 + abs(self._floats.ln(power))) > 10**6:
+        power, exponent = _float(base), _float(exponent)
+        if abs(exponent) * (1 + abs(FLOATS.ln(power))) > 10**6:
             raise Unreadable("a power too large")
         return power**exponent
 
     def _log(self, value: Number, base: Number) -> Number:
-        result = _divide(self._floats.ln(self._float(value)), self._floats.ln(self._float(base)))
+        result = _divide(FLOATS.ln(_float(value)), FLOATS.ln(_float(base)))
         if isinstance(value, Fraction) and isinstance(base, Fraction) and abs(result) < LARGEST_FACTORIAL:
-            whole = int(self._floats.nint(self._floats.re(result)))
+            whole = int(FLOATS.nint(FLOATS.re(result)))
             return Fraction(whole) if base**whole == value else result
         return result
 
     def _factorial(self, value: Number) -> Number:
         if not isinstance(value, Fraction) or value.denominator > 1 or value < 0:
-            return self._floats.gamma(self._float(value) + 1)
+            return FLOATS.gamma(_float(value) + 1)
         if value > LARGEST_FACTORIAL:
             raise Unreadable("a factorial too large")
         return Fraction(math.factorial(int(value)))
 
     def _choose(self, above: Number, below: Number) -> Number:
         if not all(isinstance(each, Fraction) and each.denominator == 1 for each in (above, below)):
-            return self._floats.binomial(self._float(above), self._float(below))
+            return FLOATS.binomial(_float(above), _float(below))
         if not 0 <= below <= above or above > MOST_BITS or min(below, above - below) > LARGEST_FACTORIAL:
             raise Unreadable("a binomial coefficient out of range")
         return Fraction(math.comb(int(above), int(below)))
@@ -374,8 +359,8 @@ def _tokens(text: str) -> list[str]:
     return tokens
 
 
-def _float(value: Number, floats: Any = PRECISE) -> Number:
-    return floats.mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else floats.convert(value)
+def _float(value: Number) -> Number:
+    return FLOATS.mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else value
 
 
 def _on_both(operation: Callable[[Number, Number], Number]) -> Callable[[Number, Number], Number]:
@@ -383,8 +368,7 @@ def _on_both(operation: Callable[[Number, Number], Number]) -> Callable[[Number,
 
     def apply(one: Number, other: Number) -> Number:
         if isinstance(one, Fraction) != isinstance(other, Fraction):
-            floats = (other if isinstance(one, Fraction) else one).context
-            one, other = _float(one, floats), _float(other, floats)
+            one, other = _float(one), _float(other)
         result = operation(one, other)
         if isinstance(result, Fraction) and result.numerator.bit_length() > 4 * MOST_BITS:
             raise Unreadable("a number too large")
@@ -404,7 +388,7 @@ def _exact_root(value: Fraction, degree: int) -> Fraction | None:
         return None
 
     def root_of(part: int) -> int:
-        return math.isqrt(part) if degree == 2 else int(PRECISE.nint(PRECISE.root(part, degree)))
+        return math.isqrt(part) if degree == 2 else int(FLOATS.nint(FLOATS.root(part, degree)))
 
     root = Fraction(root_of(value.numerator), root_of(value.denominator))
     return root if root**degree == value else None
