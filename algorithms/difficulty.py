@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import KeysView, Mapping, Sequence
+from collections.abc import KeysView, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from algorithms.buckets import BUCKETS, of_rows, per_bucket
 from algorithms.groups import group_numbers, plain_ids
@@ -68,20 +69,13 @@ class DifficultyTracker:
         Buckets absent from the batch keep their target and α. Raises ValueError naming the field and row on a
         missing, NaN or negative value.
         """
-        fields = batch.require("global_id", "accuracy", "entropies", "high_entropy_token_num")
-        self.update(*fields)
-
-    def update(
-        self, global_id: np.ndarray, accuracy: np.ndarray, entropies: np.ndarray, high_entropy_token_num: np.ndarray
-    ) -> None:
-        """The same from plain arrays [B]: prompt ids, accuracy in [0, 1], mean entropy (nats), HWE counts."""
+        global_id, *measured = batch.require("global_id", "accuracy", "entropies", "high_entropy_token_num")
         inverse, gids = group_numbers(plain_ids(global_id, "global_id"))
         if not gids:
             return
-        accuracy = _column("accuracy", accuracy, len(inverse))
-        entropy = _column("entropies", entropies, len(inverse))
-        counts = _column("high_entropy_token_num", high_entropy_token_num, len(inverse))
-        acc, ent, hwe = (_group_means(values, inverse) for values in (accuracy, entropy, counts))
+        names = ("accuracy", "entropies", "high_entropy_token_num")
+        columns = (row_numbers(*each, len(inverse)) for each in zip(names, measured, strict=True))
+        acc, ent, hwe = (_group_means(values, inverse) for values in columns)
         codes = self._dealt(difficulty_codes(acc), gids)
         labels = np.array(BUCKETS, dtype=object)[codes]
         self.difficulty_dict_train.update(zip(gids, labels, strict=True))
@@ -193,14 +187,16 @@ def _group_means(values: np.ndarray, group: np.ndarray) -> np.ndarray:
     return np.bincount(group[order], weights=values[order]) / np.bincount(group)
 
 
-def _column(name: str, values: Sequence[Any] | np.ndarray, rows: int) -> np.ndarray:
-    """One field as float64 [rows], finite and not negative."""
-    array = np.asarray(values)
-    if array.shape != (rows,):
-        raise ValueError(f"{name} must have {rows} rows, got shape {array.shape}")
-    numbers = array.astype(np.float64)  # None becomes NaN
+def row_numbers(name: str, values: ArrayLike, rows: int) -> np.ndarray:
+    """One field as float64 [rows], finite and not negative. Raises ValueError naming the first bad row."""
+    try:
+        numbers = np.asarray(values, dtype=np.float64)  # None becomes NaN
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers: {error}") from error
+    if numbers.shape != (rows,):
+        raise ValueError(f"{name} must have shape [{rows}], got {list(numbers.shape)}")
     bad = ~(np.isfinite(numbers) & (numbers >= 0))
     if bad.any():
         row = int(bad.argmax())
-        raise ValueError(f"{name}: row {row} is {array[row]}; it must be a number from 0 on: leave unscored rows out")
+        raise ValueError(f"row {row}: {name} is {numbers[row]}; it must be a number from 0 on")
     return numbers

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from algorithms.buckets import BUCKETS
+from algorithms.difficulty import row_numbers
 from algorithms.groups import group_numbers
 from rewards.math import grade_answers
 
@@ -84,8 +85,8 @@ def entropy_score(
     """
     labels = np.asarray(difficulty, dtype=object)
     rows = len(labels)
-    acc, n = _column("accuracy", accuracy, rows), _column("high_entropy_token_num", counts, rows)
-    t, alpha = _column("target_high_entropy_token_num", targets, rows), _column("alpha_entropy", alphas, rows)
+    acc, n = row_numbers("accuracy", accuracy, rows), row_numbers("high_entropy_token_num", counts, rows)
+    t, alpha = row_numbers("target_high_entropy_token_num", targets, rows), row_numbers("alpha_entropy", alphas, rows)
     bucket = np.select([labels == name for name in BUCKETS], range(len(BUCKETS)), OTHER)
     kappa, temp, share = KAPPA[bucket], TEMPERATURE[bucket], WRONG_SHARE[bucket]
     cap = alpha * CAP_SCALE[bucket]
@@ -185,17 +186,3 @@ def _field(row: Mapping[str, Any], name: str, index: int) -> Any:
     if name not in row:
         raise ValueError(f"row {index}: field {name!r} is missing (has: {', '.join(row)})")
     return row[name]
-
-
-def _column(name: str, values: ArrayLike, rows: int) -> np.ndarray:
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be numbers: {error}") from error
-    if array.shape != (rows,):
-        raise ValueError(f"{name} must have shape [{rows}], got {list(array.shape)}")
-    bad = ~(np.isfinite(array) & (array >= 0))
-    if bad.any():
-        row = int(bad.argmax())
-        raise ValueError(f"row {row}: {name} is {array[row]}; it must be finite and not negative")
-    return array

@@ -1,14 +1,14 @@
 """A pool of worker processes that judges programs, used alike from a script, a Ray actor and the command line."""
 
 import contextlib
+import itertools
 import logging
 import os
-import queue
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
@@ -19,8 +19,6 @@ from sandbox.program import Program, TestOutcome, Usage, Verdict, classify
 from sandbox.worker_process import WorkerLost, WorkerProcess
 
 logger = logging.getLogger(__name__)
-
-_CLOSED_EARLY = "the pool was closed before all programs were judged"
 
 
 class PoolClosed(RuntimeError):
@@ -107,42 +105,34 @@ class SandboxPool:
 
     def stream(self, programs: Iterable[Program]) -> Iterator[tuple[int, Verdict]]:
         """Judge programs; (index, verdict) as they finish. Raises PoolClosed."""
-        over, waiting = threading.Event(), list(programs)  # over, or interrupted: what is left is not judged
-        done: queue.SimpleQueue[Future[Verdict]] = queue.SimpleQueue()
-        indices: dict[Future[Verdict], int] = {}
-
-        def submit_next(finished: Future[Verdict] | None = None) -> None:
-            new = None
-            with self._lock, contextlib.suppress(RuntimeError):  # the interpreter exits
-                if len(indices) < len(waiting) and not (over.is_set() or self._closed):
-                    new = self._threads.submit(self._judge, waiting[len(indices)], over)
-                    indices[new] = len(indices)
-            if new is not None:
-                new.add_done_callback(submit_next)
-            if finished is not None:
-                done.put(finished)
-
         if os.getpid() != self._pid:
             raise RuntimeError("this pool belongs to another process: create one after the fork")
-        if self._closed:
-            raise PoolClosed("the pool is closed")
+        over = threading.Event()  # or interrupted: what is left is not judged
+        waiting, pending = enumerate(programs), dict[Future[Verdict], int]()
         try:
-            for _ in range(self._num_workers):  # no more at once: the interpreter's exit waits for all of them
-                submit_next()
-            for _ in waiting:
-                future = done.get()
-                if future.cancelled() or (self._closed and len(indices) < len(waiting)):
-                    raise PoolClosed(_CLOSED_EARLY)
-                yield indices[future], future.result()
+            while True:
+                # Not all at once: the interpreter's exit waits for what was submitted.
+                for index, program in itertools.islice(waiting, 2 * self._num_workers - len(pending)):
+                    pending[self._submit(program, over)] = index
+                if not pending:
+                    return
+                for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                    yield pending.pop(future), future.result()
         finally:
             # An interrupted call leaves no work behind for the next one, neither waiting nor under way.
             with self._lock:
                 over.set()
                 workers = [worker for worker, of_call in self._busy.items() if of_call is over]
-            for future in indices:
+            for future in pending:
                 future.cancel()
             for worker in workers:
                 worker.kill()
+
+    def _submit(self, program: Program, over: threading.Event) -> Future[Verdict]:
+        try:
+            return self._threads.submit(self._judge, program, over)
+        except RuntimeError as error:  # they were shut down
+            raise PoolClosed("the pool is closed") from error
 
     def close(self) -> None:
         """Kill all workers immediately. Idempotent."""
@@ -151,7 +141,6 @@ class SandboxPool:
                 return
             self._closed = True
             busy = list(self._busy)
-        self._threads.shutdown(wait=False, cancel_futures=True)
         for worker in busy:
             worker.kill()
         self._threads.shutdown()
@@ -162,6 +151,8 @@ class SandboxPool:
 
     def _take(self, is_fresh: bool) -> Worker:
         """A free worker, or a new one. Raises WorkerLost if that does not start; others are then taken before it."""
+        if self._closed:
+            raise WorkerLost("the pool is closed")
         worker = self._free.pop()
         try:
             if is_fresh and worker is not None:
@@ -220,7 +211,7 @@ class SandboxPool:
             except WorkerLost as error:
                 fault = str(error)
                 if self._closed:
-                    raise PoolClosed(_CLOSED_EARLY) from error
+                    raise PoolClosed("the pool was closed before all programs were judged") from error
                 if over.is_set():
                     break
                 logger.warning("sandbox: no verdict at attempt %d of %d: %s", attempt + 1, self._ATTEMPTS, fault)

@@ -57,7 +57,7 @@ class FunctionScore:
 
 
 class UserFunction:
-    """A user's function as a scorer. Its process starts with the first rows."""
+    """A user's function as a scorer. Its process starts with the first rows, and again after it was killed or died."""
 
     def __init__(self, function: Callable[..., Any], setting: str, reference: str, timeout: float) -> None:
         """setting: the one that names it by `reference`. Raises ConfigError if it has neither signature."""
@@ -74,8 +74,9 @@ class UserFunction:
             getattr(function, "__call__", None)  # noqa: B004 (what kind it is matters, not whether there is one)
         )
         self.timeout = timeout
-        path, _, name = reference.rpartition(":")
-        self._process = FunctionProcess(Path(path), name, self.told)
+        self._file, _, self._name = reference.rpartition(":")
+        self._lock = threading.Lock()
+        self._child: ChildProcess | None = None
 
     def __call__(self, rows: pd.DataFrame, first: bool = False) -> list[FunctionScore]:
         """Its scores of rows (columns of the problem, and `response`). Raises RewardError if it raises or returns
@@ -87,15 +88,15 @@ class UserFunction:
         size, each = len(rows), self.timeout
         total = max(each * size, PATIENCE) if first else each * size
         if self.whole_shards:
-            done, values = self._process.call(_of_shard(rows), total)
+            done, values = self._call(_of_shard(rows), total)
             answered = [(done, value) for value in self._one_each(values, size)] if done else [(False, None)] * size
         elif self.is_async:
             samples = [_of_sample(row) for row in rows.to_dict("records")]
-            done, answers = self._process.call(samples, total, each=max(each, PATIENCE) if first else each)
+            done, answers = self._call(samples, total, each=max(each, PATIENCE) if first else each)
             answered = answers if done else [(False, None)] * size
         else:
             limit = max(each, PATIENCE) if first else each
-            answered = [self._process.call(_of_sample(row), limit) for row in rows.to_dict("records")]
+            answered = [self._call(_of_sample(row), limit) for row in rows.to_dict("records")]
         if first and not all(done for done, _ in answered):
             raise RewardError(f"{self.told}: it took more than {max(each, PATIENCE):g} s, or its process died")
         return [
@@ -104,8 +105,42 @@ class UserFunction:
         ]
 
     def close(self) -> None:
-        """End the process."""
-        self._process.close()
+        """Kill the process; a call would start another."""
+        if self._child is not None:
+            self._child.kill()
+        self._child = None
+
+    def _call(self, arguments: Any, limit: float, each: float = math.inf) -> tuple[bool, Any]:
+        """(True, the function's result), or (False, None) if it takes over `limit` seconds or its process dies.
+
+        For a list of arguments the result is a list of such pairs, (False, None) for those that took over `each`
+        seconds. Raises RewardError if the function raises.
+        """
+        with self._lock:
+            try:
+                if self._child is None:
+                    self._child = self._start()
+                return True, self._value(self._child.ask(pickle.dumps((arguments, min(each, limit))), limit))
+            except ProcessGone as error:
+                logger.warning("%s: %s: no score", self.told, error)
+                self._child = None
+                return False, None
+
+    def _start(self) -> ChildProcess:
+        child = ChildProcess(SCRIPT, self._file, self._name)
+        try:
+            self._value(child.ask(b"", START_TIMEOUT))
+        except BaseException:
+            child.kill()
+            raise
+        return child
+
+    def _value(self, answer: bytes) -> Any:
+        done, value = pickle.loads(answer)
+        if done:
+            return value
+        report, may_pass = value
+        raise RewardError(f"{self.told} failed: {report}", may_pass)
 
     def _one_each(self, values: Any, size: int) -> list[Any]:
         if isinstance(values, list) and len(values) == size:
@@ -163,50 +198,3 @@ def _of_sample(row: Mapping[Any, Any]) -> dict[str, Any]:
         "ground_truth": row.get("answer"),
         "extra_info": {} if extra_info is None else extra_info,
     }
-
-
-class FunctionProcess:
-    """A function's process, started at the first call and restarted after it was killed or died."""
-
-    def __init__(self, path: Path, name: str, told: str) -> None:
-        self.path, self.name, self.told = path, name, told
-        self._lock = threading.Lock()
-        self._child: ChildProcess | None = None
-
-    def call(self, arguments: Any, limit: float, each: float = math.inf) -> tuple[bool, Any]:
-        """(True, the function's result), or (False, None) if it takes over `limit` seconds or its process dies.
-
-        For a list of arguments the result is a list of such pairs, (False, None) for those that took over `each`
-        seconds. Raises RewardError if the function raises.
-        """
-        with self._lock:
-            try:
-                if self._child is None:
-                    self._child = self._start()
-                return True, self._value(self._child.ask(pickle.dumps((arguments, min(each, limit))), limit))
-            except ProcessGone as error:
-                logger.warning("%s: %s: no score", self.told, error)
-                self._child = None
-                return False, None
-
-    def close(self) -> None:
-        """Kill the process."""
-        if self._child is not None:
-            self._child.kill()
-        self._child = None
-
-    def _start(self) -> ChildProcess:
-        child = ChildProcess(SCRIPT, str(self.path), self.name)
-        try:
-            self._value(child.ask(b"", START_TIMEOUT))
-        except BaseException:
-            child.kill()
-            raise
-        return child
-
-    def _value(self, answer: bytes) -> Any:
-        done, value = pickle.loads(answer)
-        if done:
-            return value
-        report, may_pass = value
-        raise RewardError(f"{self.told} failed: {report}", may_pass)

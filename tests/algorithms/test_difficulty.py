@@ -40,6 +40,12 @@ def bucket_batch(bucket, counts):
     return ["g"] * rows, [accuracy] * rows, [1.0] * rows, counts
 
 
+def update(tracker, global_id, accuracy, entropies, high_entropy_token_num):
+    """Give a tracker a batch."""
+    measured = {"accuracy": accuracy, "entropies": entropies, "high_entropy_token_num": high_entropy_token_num}
+    tracker.update_difficulty_and_skip_gid_set(DataProto.from_dict(non_tensors={"global_id": global_id} | measured))
+
+
 @settings(deadline=None)
 @given(st.integers(1, 400), st.data())
 def test_buckets_are_exact_for_k_of_n(n, data):
@@ -60,10 +66,10 @@ def test_shuffled_difficulties_are_those_of_the_batch_dealt_by_key(batches, rand
     own, dealt, again = DifficultyTracker(), DifficultyTracker(shuffle_seed=3), DifficultyTracker(shuffle_seed=3)
     for rows in batches:
         for tracker in (own, dealt):
-            tracker.update(**rows)
+            update(tracker, **rows)
         order = list(range(len(rows["global_id"])))
         random.shuffle(order)
-        again.update(**{name: column[order] for name, column in rows.items()})
+        update(again, **{name: column[order] for name, column in rows.items()})
         gids = set(rows["global_id"].tolist())
         labels = [sorted(tracker.difficulty_dict_train[gid] for gid in gids) for tracker in (own, dealt)]
         assert labels[0] == labels[1]
@@ -76,7 +82,7 @@ def test_shuffled_difficulties_say_nothing_of_the_prompts():
     accuracy = [1.0] * 300 + [0.0] * 300
     trackers = [DifficultyTracker(shuffle_seed=seed) for seed in (0, 1)]
     for tracker in trackers:
-        tracker.update(gids, accuracy, [1.0] * 600, [2] * 300 + [4] * 300)
+        update(tracker, gids, accuracy, [1.0] * 600, [2] * 300 + [4] * 300)
     easy = [sum(tracker.difficulty_dict_train[gid] == "easy" for gid in gids[:300]) for tracker in trackers]
     assert all(110 < count < 190 for count in easy)  # 150 by chance; 300 of their own
     assert trackers[0].difficulty_dict_train != trackers[1].difficulty_dict_train
@@ -88,10 +94,10 @@ def test_shuffled_difficulties_say_nothing_of_the_prompts():
 def test_row_order_does_not_matter(batches, random, mode):
     one, other = tracker_of(target_mode=mode), tracker_of(target_mode=mode)
     for rows in batches:
-        one.update(**rows)
+        update(one, **rows)
         order = list(range(len(rows["global_id"])))
         random.shuffle(order)
-        other.update(**{name: column[order] for name, column in rows.items()})
+        update(other, **{name: column[order] for name, column in rows.items()})
     assert one.difficulty_dict_train == other.difficulty_dict_train
     assert one.metrics() == other.metrics()
 
@@ -103,7 +109,7 @@ def test_absent_buckets_are_untouched_and_alpha_stays_in_bounds(batches, mode):
     for rows in batches:
         before_alpha = dict(tracker.alpha_entropy_dict)
         before_target = dict(tracker.target_high_entropy_token_num_dict)
-        tracker.update(**rows)
+        update(tracker, **rows)
         shown = {tracker.difficulty_dict_train[gid] for gid in rows["global_id"].tolist()}
         for bucket in set(BUCKETS) - shown:
             assert tracker.alpha_entropy_dict[bucket] == before_alpha[bucket]
@@ -120,17 +126,17 @@ def test_alpha_adapts_when_the_target_is_not_taken_from_the_same_batch(bucket, s
     """In the published code δ is a rounding residue: counts rise from 10 to 30 and alpha does not move."""
     published, ours = DifficultyTracker(), tracker_of(target_mode=mode)
     for mean in (10, 20, 30):
-        published.update(*bucket_batch(bucket, [mean, mean]))
-        ours.update(*bucket_batch(bucket, [mean, mean]))
+        update(published, *bucket_batch(bucket, [mean, mean]))
+        update(ours, *bucket_batch(bucket, [mean, mean]))
     assert published.alpha_entropy_dict[bucket] == 0.5
     assert sign * (ours.alpha_entropy_dict[bucket] - 0.5) >= 0.5
 
 
 def test_an_ema_target_follows_slowly_and_is_not_rounded():
     tracker = tracker_of(target_mode="ema", target_ema=0.1)
-    tracker.update(*bucket_batch("easy", [10, 11]))
+    update(tracker, *bucket_batch("easy", [10, 11]))
     assert tracker.target_high_entropy_token_num_dict == {"easy": 10}
-    tracker.update(*bucket_batch("easy", [13, 13]))
+    update(tracker, *bucket_batch("easy", [13, 13]))
     assert tracker.target_high_entropy_token_num_dict["easy"] == pytest.approx(10.3)
     assert tracker.alpha_entropy_dict["easy"] == pytest.approx(0.5 + 0.05 * 0.5 + 0.05 * 3)
 
@@ -138,8 +144,8 @@ def test_an_ema_target_follows_slowly_and_is_not_rounded():
 def test_the_skip_set_takes_solved_prompts_of_low_entropy():
     rows = (["a", "a", "b", "b", "c", "c"], [1, 1, 1, 1, 1, 0], [0.1, 0.2, 0.9, 0.9, 0.0, 0.0], [1] * 6)
     off, on = DifficultyTracker(), tracker_of(drop_allpass_entropy_threshold=0.2)
-    off.update(*rows)
-    on.update(*rows)
+    update(off, *rows)
+    update(on, *rows)
     assert off.skip_gid_set == set()
     assert on.skip_gid_set == {"a"}
 
@@ -169,13 +175,13 @@ def test_round_trip_in_the_middle_changes_nothing(batches, cut, mode):
     settings_ = {"target_mode": mode, "drop_allpass_entropy_threshold": 1.0}
     straight, first, second = (tracker_of(**settings_) for _ in range(3))
     for rows in batches:
-        straight.update(**rows)
+        update(straight, **rows)
     for rows in batches[:cut]:
-        first.update(**rows)
+        update(first, **rows)
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
     assert second.metrics() == first.metrics()
     for rows in batches[cut:]:
-        second.update(**rows)
+        update(second, **rows)
     assert second.state_dict().keys() == straight.state_dict().keys()
     assert second.difficulty_dict_train == straight.difficulty_dict_train
     assert second.metrics() == straight.metrics()
@@ -200,7 +206,7 @@ def test_loading_a_wrong_state_is_an_error(change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"accuracy": [None]}, "accuracy: row 0 is None"),
+        ({"accuracy": [None]}, "row 0: accuracy is nan"),
         ({"accuracy": [math.nan]}, "accuracy"),
         ({"high_entropy_token_num": [-1]}, "high_entropy_token_num"),
         ({"entropies": [1.0, 2.0]}, "entropies"),
@@ -210,12 +216,12 @@ def test_loading_a_wrong_state_is_an_error(change, message):
 def test_bad_columns_are_named(change, message):
     columns = {"global_id": ["a"], "accuracy": [1.0], "entropies": [1.0], "high_entropy_token_num": [3]} | change
     with pytest.raises(ValueError, match=message):
-        DifficultyTracker().update(**{name: np.array(column) for name, column in columns.items()})
+        update(DifficultyTracker(), **{name: np.array(column) for name, column in columns.items()})
 
 
 def test_degenerate_inputs():
     tracker = DifficultyTracker()
-    tracker.update(np.array([]), np.array([]), np.array([]), np.array([]))
+    update(tracker, np.array([]), np.array([]), np.array([]), np.array([]))
     assert tracker.difficulty_dict_train == {}
     with pytest.raises(ValueError, match="simple"):
         tracker_of(alpha_init={"easy": 1.0, "medium": 1.0, "simple": 1.0})

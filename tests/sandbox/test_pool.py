@@ -2,19 +2,18 @@
 
 import gc
 import os
-import queue
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
 from sandbox import PoolClosed, Program, SandboxPool
-from sandbox import pool as pool_module
 from sandbox.pool import Worker
 from sandbox.worker_process import WorkerLost, WorkerProcess
 from tests.sandbox.pool_processes import GOOD, SLOW, workers_of
@@ -96,12 +95,11 @@ def test_an_abandoned_stream_blocks_no_later_call() -> None:
 def test_a_call_that_has_ended_kills_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor if the judging thread is slow to continue after its last verdict, as on a busy machine."""
 
-    class Results(queue.SimpleQueue[Any]):
-        def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-            super().put(item)
-            time.sleep(0.2)
+    def set_result(self: Future[Any], result: Any, original: Any = Future.set_result) -> None:
+        original(self, result)
+        time.sleep(0.2)
 
-    monkeypatch.setattr(pool_module.queue, "SimpleQueue", Results)
+    monkeypatch.setattr(Future, "set_result", set_result)
     with SandboxPool(num_workers=1) as pool:
         (worker,) = workers_of(pool)
         for _ in range(2):

@@ -6,6 +6,7 @@ import pytest
 
 from algorithms.kl import BatchKL
 from algorithms.kl_controllers import AdaptiveKL, DualAscentKL, FixedKL
+from algorithms.protocol import DataProto
 from ares.step.refill import Refill
 from ares.step.rewards import rewarded
 from ares.step.state import Counters, Evaluation, RunState
@@ -23,15 +24,20 @@ def through_json(value: Any) -> Any:
     return json.loads(json.dumps(value, allow_nan=False))
 
 
+def find_difficulties(found: RunState, **columns: list[Any]) -> None:
+    found.difficulty.update_difficulty_and_skip_gid_set(DataProto.from_dict(non_tensors=columns))
+
+
 def moved(kind: str) -> RunState:
     """A state in which everything differs from the start."""
     found = state(kind)
     found.step = 7
-    found.difficulty.update(
-        pd.Series(["a", "a", "b", "b", "c", "c"]).to_numpy(),
-        pd.Series([1.0, 1.0, 0.0, 1.0, 0.0, 0.0]).to_numpy(),
-        pd.Series([0.1, 0.2, 1.0, 1.0, 1.0, 1.0]).to_numpy(),
-        pd.Series([3.0, 4.0, 5.0, 8.0, 1.0, 0.0]).to_numpy(),
+    find_difficulties(
+        found,
+        global_id=["a", "a", "b", "b", "c", "c"],
+        accuracy=[1.0, 1.0, 0.0, 1.0, 0.0, 0.0],
+        entropies=[0.1, 0.2, 1.0, 1.0, 1.0, 1.0],
+        high_entropy_token_num=[3.0, 4.0, 5.0, 8.0, 1.0, 0.0],
     )
     found.threshold.update([1.0, 2.5])
     seen = BatchKL(0.5, 100, {"easy": 0.5, "hard": 0.0}, {"easy": 1, "hard": 1})
@@ -76,9 +82,8 @@ def test_a_commit_holds_what_its_step_found_of_the_prompts_and_all_commits_toget
     first = moved("fixed")
     commits = [through_json(first.state_dict())]
     second = RunState.restored(settings, 10, first.settled().state_dict(), before=first)
-    second.difficulty.update(
-        *(pd.Series(column).to_numpy() for column in (["d", "a"], [1.0, 0.0], [0.1, 1.0], [2.0, 5.0]))
-    )
+    columns = {"accuracy": [1.0, 0.0], "entropies": [0.1, 1.0], "high_entropy_token_num": [2.0, 5.0]}
+    find_difficulties(second, global_id=["d", "a"], **columns)
     commits.append(through_json(second.state_dict()))
     assert commits[1]["difficulty"]["difficulty"] == {"easy": ["d"], "medium": [], "hard": ["a"]}
     assert commits[1]["difficulty"]["skip"] == ["d"]
