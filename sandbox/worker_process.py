@@ -36,7 +36,7 @@ _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("BLIS", "MKL", "NUM
 # page of the zygote makes every fork more expensive.
 _WARM = """
 array bisect collections collections.abc contextlib copy dataclasses datetime decimal enum fractions functools heapq io
-itertools json math operator random re statistics string sys threading time typing
+itertools json math operator random re string sys threading time typing
 """
 # The worker's code comes over the connection: neither its arguments nor its modules reveal where this checkout is. The
 # standard library's after-fork hooks are left out: they make new locks, for threads that a zygote does not have, and
@@ -48,7 +48,7 @@ connection = socket.socket(fileno=int(sys.argv[1]))
 codes = connection.recv(int(sys.argv[2]), socket.MSG_WAITALL)
 register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
 warm = sys.argv[3].split()
-for name in [*warm, "ctypes", "glob", "queue", "resource"]:
+for name in [*warm, "ctypes", "glob", "resource"]:
     __import__(name)
 codes, own = marshal.loads(codes), {**vars(builtins)}
 class Codes:

@@ -5,8 +5,8 @@ view with odd strides, no object with the program's methods. Only listed dtypes 
 structured, a frame of pandas) stays where it is, as an opaque object.
 """
 
-import binascii
 import functools
+import importlib
 import math
 import re
 import sys
@@ -27,15 +27,17 @@ _LAST_CHARACTER = 0x10FFFF
 _TEXTS = ("<test>", "<setup>", "<solution>")  # what tests and checkers of outputs are compiled as
 
 numpy: Any = None
+binascii: Any = None  # which brings zlib: each of its mappings makes every fork more expensive
 _array_class: Any = None  # of arrays that are read, if not numpy's own
 
 
 def install() -> None:
     """Teach readers and writers the values of the packages that are loaded."""
-    global numpy
+    global numpy, binascii
     numpy = sys.modules.get("numpy")
     if numpy is None:
         return
+    binascii = importlib.import_module("binascii")
     for name, value in vars(numpy).items():
         if isinstance(value, type) and issubclass(value, numpy.generic):
             values.add_name(f"np.{name}", value)

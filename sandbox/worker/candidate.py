@@ -10,7 +10,6 @@ import gc
 import importlib
 import io
 import os
-import queue
 import socket
 import sys
 import threading
@@ -121,15 +120,6 @@ def _load(source: str, module: types.ModuleType) -> tuple[str, BaseException] | 
     return None
 
 
-class _Queue(queue.Queue[Any]):
-    """multiprocessing.Queue for threads."""
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-    join_thread = cancel_join_thread = close
-
-
 class _Lock:
     """A lock of threading's that is acquired and asked as those of `multiprocessing`."""
 
@@ -155,10 +145,18 @@ class _Lock:
 
 def _share_among_threads() -> None:
     """Give `multiprocessing` what threads share: its own locks need /dev/shm, and a program starts no processes."""
-    module, heap = (importlib.import_module(name) for name in ("multiprocessing", "multiprocessing.heap"))
+    names = ("multiprocessing", "multiprocessing.heap", "queue")
+    module, heap, queue = map(importlib.import_module, names)
+
+    class Queue(queue.Queue):  # type: ignore[name-defined, misc]
+        def close(self) -> None:
+            """There is nothing to close."""
+
+        join_thread = cancel_join_thread = close
+
     heap.Arena._dir_candidates = []  # not /dev/shm, but the folder of temporary files
     kinds: dict[str, Any] = {name: getattr(threading, name) for name in ("Barrier", "Condition", "Event")}
-    kinds |= {"Queue": _Queue, "JoinableQueue": _Queue}
+    kinds |= {"Queue": Queue, "JoinableQueue": Queue}
     locks = ("BoundedSemaphore", "Lock", "RLock", "Semaphore")
     kinds |= {name: functools.partial(_Lock, getattr(threading, name)) for name in locks}
     for name, kind in kinds.items():
