@@ -63,15 +63,13 @@ def compute_grpo_outcome_advantage(
     `norm_by_std=False` is Dr.GRPO (arXiv 2503.20783). token_level_rewards, response_mask: [B, L]; index: [B];
     row_mask: bool [B]. Raises ValueError on a group of one.
     """
-    scores = _outcome(token_level_rewards)
-    group, size, counted = _groups(index, row_mask, scores)
-    scores = _masked(scores, counted)
+    scores, group, size, counted = _compare(token_level_rewards, index, row_mask)
     mean = _group_sum(scores, group, size) / size.clamp(min=1.0)
     centred = (scores - mean[group]) * counted
     if norm_by_std:
         variance = _group_sum(centred.square(), group, size) / (size - 1.0).clamp(min=1.0)
         centred = centred / (variance.sqrt()[group] + eps)
-    return _spread(torch.where(size[group] >= 2, centred, 0.0), response_mask)
+    return _spread(centred, response_mask)
 
 
 def compute_gdpo_outcome_advantage(
@@ -105,12 +103,10 @@ def compute_maxrl_outcome_advantage(
 
     0 where the mean is not above 0. The rest as in GRPO.
     """
-    scores = _outcome(token_level_rewards)
-    group, size, counted = _groups(index, row_mask, scores)
-    scores = _masked(scores, counted)
+    scores, group, size, counted = _compare(token_level_rewards, index, row_mask)
     mean = (_group_sum(scores, group, size) / size.clamp(min=1.0))[group]
     scaled = torch.where(mean > 0, (scores - mean) * counted / mean.clamp(min=MASK_EPS), 0.0)
-    return _spread(torch.where(size[group] >= 2, scaled, 0.0), response_mask)
+    return _spread(scaled, response_mask)
 
 
 def compute_pass_at_k_outcome_advantage(
@@ -128,15 +124,14 @@ def compute_pass_at_k_outcome_advantage(
     """
     if k < 1:
         raise ValueError(f"pass@k needs k of at least 1 (got {k})")
-    scores = _outcome(token_level_rewards)
-    group, size, counted = _groups(index, row_mask, scores)
-    wrong = (_masked(scores, counted) < 0.5) * counted
+    scores, group, size, counted = _compare(token_level_rewards, index, row_mask)
+    wrong = (scores < 0.5) * counted
     advantages = torch.zeros_like(scores)
     for one, (total, failed) in enumerate(zip(size.tolist(), _group_sum(wrong, group, size).tolist(), strict=True)):
         rows, bad, drawn = int(total), int(failed), min(k, int(total))
         none_right = math.comb(bad, drawn) / math.comb(rows, drawn)
         sigma = math.sqrt(none_right * (1.0 - none_right))
-        if rows < 2 or sigma == 0:
+        if sigma == 0:
             continue
         others_wrong = math.comb(bad - 1, drawn - 1) / math.comb(rows - 1, drawn - 1)
         own = torch.where(wrong > 0, (none_right - others_wrong) / sigma, none_right / sigma)
@@ -154,11 +149,9 @@ def compute_rloo_outcome_advantage(
 
     token_level_rewards, response_mask: [B, L]; index: [B]; row_mask: bool [B]. Raises ValueError on a group of one.
     """
-    scores = _outcome(token_level_rewards)
-    group, size, counted = _groups(index, row_mask, scores)
-    scores = _masked(scores, counted)
+    scores, group, size, counted = _compare(token_level_rewards, index, row_mask)
     others = (_group_sum(scores, group, size)[group] - scores) / (size[group] - 1.0).clamp(min=1.0)
-    return _spread(torch.where(size[group] >= 2, (scores - others) * counted, 0.0), response_mask)
+    return _spread((scores - others) * counted, response_mask)
 
 
 def compute_rloo_turn_advantage(
@@ -186,13 +179,13 @@ def compute_rloo_turn_advantage(
     to_go = torch.zeros(shape, dtype=torch.float64, device=mask.device).scatter_add_(1, turn, rewards)
     for place in range(shape[1] - 2, -1, -1):
         to_go[:, place] += gamma * to_go[:, place + 1]
-    group, size, counted = _groups(index, row_mask, to_go[:, 0])
+    _, group, size, counted = _compare(to_go[:, :1], index, row_mask)
     reached = torch.arange(shape[1], device=mask.device) < begins.sum(1, keepdim=True)
     enters = reached * counted[:, None]
     totals = torch.zeros(len(size), shape[1], dtype=torch.float64, device=mask.device)
     number = totals.clone().index_add_(0, group, enters)[group] - enters
     others = totals.index_add_(0, group, to_go * enters)[group] - to_go * enters
-    advantages = (to_go - others / number.clamp(min=1.0)) * enters * (size[group] >= 2)[:, None]
+    advantages = (to_go - others / number.clamp(min=1.0)) * enters
     spread = advantages.gather(1, turn).float() * response_mask.float()
     return spread, spread
 
@@ -277,25 +270,29 @@ def _outcome(token_level_rewards: Tensor) -> Tensor:
     return token_level_rewards.double().sum(-1)
 
 
-def _groups(
-    index: Sequence[Any] | np.ndarray, row_mask: Tensor | None, scores: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Each row's group [B]; the number of rows that count per group [G] and whether each row does [B], in float64."""
+def _compare(
+    rewards: Tensor, index: Sequence[Any] | np.ndarray, row_mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Each row's reward, 0 where it does not count, and its group, both [B]; the number of rows that count per group
+    [G]; whether a row counts [B], which none does in a group of fewer than two. All but the group in float64."""
+    scores = _outcome(rewards)
     rows = len(scores)
     if len(index) != rows:
         raise ValueError(f"index has {len(index)} entries for {rows} rows")
     numbers, labels = group_numbers(index)
     group = torch.from_numpy(numbers).to(scores.device)
-    sizes = torch.bincount(group, minlength=len(labels))
-    if (sizes < 2).any():
-        alone = labels[int((sizes < 2).int().argmax())]
+    size = torch.bincount(group, minlength=len(labels)).double()
+    if (size < 2).any():
+        alone = labels[int((size < 2).int().argmax())]
         raise ValueError(f"group {alone!r} has one response; a group baseline needs at least two")
-    if row_mask is None:
-        return group, sizes.double(), torch.ones_like(scores)
-    if row_mask.shape != (rows,):
-        raise ValueError(f"row_mask must be [{rows}], got {tuple(row_mask.shape)}")
-    counted = row_mask.to(scores)
-    return group, _group_sum(counted, group, sizes), counted
+    counted = torch.ones_like(scores)
+    if row_mask is not None:
+        if row_mask.shape != (rows,):
+            raise ValueError(f"row_mask must be [{rows}], got {tuple(row_mask.shape)}")
+        counted = row_mask.to(scores)
+        size = _group_sum(counted, group, size)
+        counted = counted * (size[group] >= 2)
+    return _masked(scores, counted), group, size, counted
 
 
 def _group_sum(values: Tensor, group: Tensor, size: Tensor) -> Tensor:
