@@ -16,8 +16,8 @@ from ares.cluster import ATTEMPTS, DEATHS, WorkerError, connect
 from sandbox import Program, SandboxPool, SandboxUnavailable, Verdict, packages
 
 
-class NodePool(SandboxPool):
-    """The pool of a node, as an actor; its calls run in threads, since a pool takes several at a time."""
+class SandboxActor:
+    """A sandbox pool on a node; its calls run in threads, since a pool takes several at a time."""
 
     def __init__(self, workers: int, min_isolation: str, imported: tuple[str, ...], lock: str) -> None:
         """Raises SandboxUnavailable, with the remedy, if the node cannot isolate programs or has other packages."""
@@ -28,7 +28,11 @@ class NodePool(SandboxPool):
                 f"{', '.join(environment.versions)}. "
                 f"Copy the driver's {packages.LOCK} there, then: ares sandbox packages add --lock {packages.LOCK}"
             )
-        super().__init__(workers, min_isolation, packages=imported)
+        self._pool = SandboxPool(workers, min_isolation, packages=imported)
+
+    def judge(self, programs: Sequence[Program]) -> list[Verdict]:
+        """Verdicts in the order of the programs."""
+        return self._pool.run(programs)
 
 
 class ClusterSandbox:
@@ -48,7 +52,7 @@ class ClusterSandbox:
         self._turn = itertools.cycle(self._actors)
         self.num_workers = sum(sizes.values())
         try:
-            ray.get([actor.run.remote([]) for actor in self._actors])  # returns once the pools are up
+            ray.get([actor.judge.remote([]) for actor in self._actors])  # returns once the pools are up
         except ray.exceptions.RayTaskError as error:
             self.close()
             raise error.as_instanceof_cause() from error
@@ -56,7 +60,7 @@ class ClusterSandbox:
     def run(self, programs: Sequence[Program]) -> list[Verdict]:
         """Judge programs on the next node. Raises WorkerError if sandboxes keep dying under them."""
         try:
-            return ray.get(next(self._turn).run.remote(programs))
+            return ray.get(next(self._turn).judge.remote(programs))
         except DEATHS as error:
             raise WorkerError(f"Sandboxes died {ATTEMPTS} times under the same program: {error}") from error
 
@@ -75,4 +79,4 @@ def _start(node: str, size: int, settings: tuple[Any, ...]) -> Any:
         "max_task_retries": ATTEMPTS - 1,
         "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True),
     }
-    return ray.remote(NodePool).options(**options).remote(size, *settings)
+    return ray.remote(SandboxActor).options(**options).remote(size, *settings)

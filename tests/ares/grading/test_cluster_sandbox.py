@@ -1,14 +1,14 @@
 """Programs judged on the nodes of a Ray cluster; a pool that dies is replaced, and no verdict is lost."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 import ray
 from ray.cluster_utils import Cluster
 
 from ares.cluster.failures import WorkerError
-from ares.grading.cluster_sandbox import ClusterSandbox, NodePool
+from ares.grading.cluster_sandbox import ClusterSandbox, SandboxActor
 from sandbox import Program, Verdict
 
 RIGHT = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])
@@ -41,13 +41,11 @@ def test_every_node_judges_and_one_that_dies_is_replaced(cluster: Cluster) -> No
 def test_a_program_under_which_every_sandbox_dies_ends_the_run_with_a_resumable_error(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Mortal(NodePool):
-        def run(self, programs: Iterable[Program]) -> list[Verdict]:
-            if programs:
-                os._exit(1)
-            return []
+    class Mortal(SandboxActor):
+        def judge(self, programs: Sequence[Program]) -> list[Verdict]:
+            return os._exit(1) if programs else []
 
-    monkeypatch.setattr("ares.grading.cluster_sandbox.NodePool", Mortal)
+    monkeypatch.setattr("ares.grading.cluster_sandbox.SandboxActor", Mortal)
     sandbox = ClusterSandbox(1, "standard")
     with pytest.raises(WorkerError, match="died 3 times"):
         sandbox.run([RIGHT])
