@@ -146,17 +146,12 @@ class _Lock:
 def _share_among_threads() -> None:
     """Give `multiprocessing` what threads share: its own locks need /dev/shm, and a program starts no processes."""
     names = ("multiprocessing", "multiprocessing.heap", "queue")
-    module, heap, queue = map(importlib.import_module, names)
-
-    class Queue(queue.Queue):  # type: ignore[name-defined, misc]
-        def close(self) -> None:
-            """There is nothing to close."""
-
-        join_thread = cancel_join_thread = close
-
+    module, heap, queue = (importlib.import_module(name) for name in names)
+    closing = ("close", "join_thread", "cancel_join_thread")  # of which there is nothing to do
+    kind_of_queue = type("Queue", (queue.Queue,), dict.fromkeys(closing, lambda self: None))
     heap.Arena._dir_candidates = []  # not /dev/shm, but the folder of temporary files
     kinds: dict[str, Any] = {name: getattr(threading, name) for name in ("Barrier", "Condition", "Event")}
-    kinds |= {"Queue": Queue, "JoinableQueue": Queue}
+    kinds |= {"Queue": kind_of_queue, "JoinableQueue": kind_of_queue}
     locks = ("BoundedSemaphore", "Lock", "RLock", "Semaphore")
     kinds |= {name: functools.partial(_Lock, getattr(threading, name)) for name in locks}
     for name, kind in kinds.items():
