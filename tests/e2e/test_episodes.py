@@ -54,7 +54,7 @@ SETTINGS = [
     "environment.reward=sum", "environment.max_turns=3", "rollout.max_response_length=12", "rollout.prompts=4",
     "rollout.n=3", "rollout.shard_prompts=2", "learner.global_batch_prompts=4", "bootstrap.n=2", "validation.n=1",
     "algorithm.filter.enabled=false", "train.steps=2", "validation.every=2", "train.checkpoint_every=2",
-    "data.max_prompt_length=64",
+    "data.max_prompt_length=64", "environment.processes=1",
 ]  # fmt: skip
 FEW = ["1:turn 0 2:after"]
 EVERY = [f"1:turn 0 {turn}:{moment}" for turn in (1, 2, 3) for moment in ("before", "after")]
@@ -71,9 +71,9 @@ def game(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, game: str) -> Path:
-    """A directory of runs with one, `whole`, that nobody killed."""
+    """A directory of runs with one, `whole`, that nobody killed and whose environments are in two processes."""
     runs = tmp_path_factory.mktemp("episodes")
-    assert train(runs, "whole", game) == 0
+    assert train(runs, "whole", game, "environment.processes=2") == 0
     return runs
 
 
@@ -136,13 +136,13 @@ def test_a_run_whose_environments_failed_plays_them_again_once_they_work(tmp_pat
     down, path = tmp_path / "down", tmp_path / "digits.py"
     path.write_text(GAME.replace("        right =", f"        open({str(down)!r}).close()\n        right ="))
     game = f"environment={{kind: '{path}:Digits'}}"
-    command = ["train", "tiny-math", game, *SETTINGS, "train.steps=1", "--run", "run"]
-    ended = ares(tmp_path, *command)
+    command = ["train", "tiny-math", game, *SETTINGS, "train.steps=1", "--run", "run", "--plain"]
+    ended = told(tmp_path, *command)
     assert ended.returncode == 2
     assert "environments failed" in ended.stderr
     assert "FileNotFoundError" in ended.stderr
     down.touch()
-    assert ares(tmp_path, *command).returncode == 0
+    assert told(tmp_path, *command).returncode == 0
     assert commits(tmp_path, "run")[-1].metrics["episode/errors"] == 0
 
 
