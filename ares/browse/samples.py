@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ares.browse.runs import TABLES, curves
-from ares.browse.tokens import load_pieces, token_rows
+from ares.browse.tokens import as_json, load_pieces, token_rows
 from ares.store import DamagedArtifact, RunStore, StoreError, checked_name
 
 TEXTS = (
@@ -34,7 +34,7 @@ def samples(store: RunStore, step: int, table: str) -> dict[str, Any]:
     parts = [name for name in names if name.startswith("reward_")]
     if "reward" in rows and not {"reward_code", "reward_score"} & set(parts):
         parts.insert(0, "accuracy")
-    columns = {name: _plain(rows[name]) for name in names if name not in TEXTS}
+    columns = as_json(rows.drop(columns=[*TEXTS], errors="ignore").to_dict("list"))
     return {"columns": columns | {"excerpt": [text[-EXCERPT:] for text in rows["response"]]}, "parts": parts}
 
 
@@ -51,19 +51,15 @@ def matching(store: RunStore, step: int, table: str, text: str) -> list[bool]:
 
 def group(store: RunStore, step: int, table: str, number: int) -> dict[str, Any]:
     """A problem's samples of a step with their whole texts, and their tokens or `missing`: why there are none."""
-    rows = _rows(store, step, table)
-    mine = np.flatnonzero(rows["group"] == number)
-    if not len(mine):
-        raise StoreError(f"Run {store.name!r}: step {step} has no group {number} of {table}")
-    found = rows.iloc[mine]
-    shown = {"samples": [dict(zip(found, row, strict=True)) for row in zip(*map(_plain, _columns(found)), strict=True)]}
+    found = _group(store, step, table, number)
+    shown: dict[str, Any] = {"samples": as_json(found.to_dict("records"))}
     model = store.read_run().get("config", {}).get("model", {}).get("path", "")
     tokenizer = load_pieces(model)
     try:
         ref = store.read_commit(step).artifacts.get("batch") if table == "samples" else None
         if ref is None:
             return shown | {"missing": "no tokens: the learner measures trained samples alone"}
-        tokens = token_rows(store.here(ref.path), mine.tolist(), tokenizer)
+        tokens = token_rows(store.here(ref.path), found.index.tolist(), tokenizer)
     except StoreError as error:
         return shown | {"missing": str(error)}
     for sample, row in zip(shown["samples"], tokens, strict=True):
@@ -76,11 +72,8 @@ def tests(store: RunStore, step: int, table: str, number: int) -> dict[str, list
     """The tests of a group's problem, in the order of its verdicts. Raises StoreError, ConfigError or DataError."""
     from ares.reports import list_tests  # these load transformers, which takes seconds
 
-    rows = _rows(store, step, table)
-    names = rows.loc[rows["group"] == number, "id"].tolist()
-    if not names:
-        raise StoreError(f"Run {store.name!r}: step {step} has no group {number} of {table}")
-    return {"tests": list_tests(store, str(names[0]), table == "evaluation")}
+    name = str(_group(store, step, table, number)["id"].iloc[0])
+    return {"tests": list_tests(store, name, table == "evaluation")}
 
 
 def verdicts(store: RunStore, name: str, step: int) -> dict[str, Any]:
@@ -88,8 +81,7 @@ def verdicts(store: RunStore, name: str, step: int) -> dict[str, Any]:
     path = store.here(f"rescores/{checked_name(name)}/{step:06d}.parquet")
     if not path.exists():
         raise StoreError(f"{path} is gone: `ares rescore` writes it again")
-    rows = pd.read_parquet(path)
-    return {str(column): _plain(rows[column]) for column in rows}
+    return dict(as_json(pd.read_parquet(path).to_dict("list")))
 
 
 def problems(store: RunStore) -> dict[str, Any]:
@@ -97,7 +89,7 @@ def problems(store: RunStore) -> dict[str, Any]:
     by = _met(store).groupby(["set", "id"], sort=False)  # a held-out set may have the ids of the train set
     firsts = by.agg(first=("step", "first"), last=("step", "last"), times=("step", "nunique"),
                     accuracy_first=("accuracy", "first"), accuracy_last=("accuracy", "last")).reset_index()  # fmt: skip
-    return {str(name): _plain(firsts[name]) for name in firsts}
+    return dict(as_json(firsts.to_dict("list")))
 
 
 def problem(store: RunStore, part: str, name: str) -> dict[str, Any]:
@@ -112,7 +104,7 @@ def problem(store: RunStore, part: str, name: str) -> dict[str, Any]:
     moments, last = [], pd.Series()
     for step, table in met[["step", "table"]].itertuples(index=False):
         rows = _rows(store, step, table, name)
-        columns = {column: _plain(rows[column]) for column in ANSWERED if column in rows}
+        columns = as_json(rows.filter(ANSWERED).to_dict("list"))
         moments.append({"step": step, "table": table, "group": int(rows["group"].iloc[0]), "columns": columns})
         last = rows.iloc[0]
     answer = last.get("ground_truth")
@@ -163,6 +155,15 @@ def _rows(store: RunStore, step: int, table: str, of: str | None = None) -> pd.D
     return rows.assign(id=ids, group=numbers.astype(int), ended=ended.astype(str).mask(cut, "truncated"))
 
 
+def _group(store: RunStore, step: int, table: str, number: int) -> pd.DataFrame:
+    """The rows of a group, by their places in the table. Raises StoreError if there are none."""
+    rows = _rows(store, step, table)
+    found = rows[rows["group"] == number]
+    if found.empty:
+        raise StoreError(f"Run {store.name!r}: step {step} has no group {number} of {table}")
+    return found
+
+
 def _table(store: RunStore, step: int, table: str, columns: tuple[str, ...] | None = None) -> pa.Table:
     """A table, or some of its columns. Raises StoreError if it is gone."""
     return _dropped(store, step) if table == "dropped" else _read(*_file(store, step, table), columns)
@@ -206,22 +207,3 @@ def _read(path: Path, digest: str, columns: tuple[str, ...] | None = None) -> pa
         return pq.read_table(path, columns=None if columns is None else list(columns))
     except (OSError, pa.ArrowException) as error:
         raise DamagedArtifact(f"{path}: cannot be read: {error}") from error
-
-
-def _columns(rows: pd.DataFrame) -> list[pd.Series]:
-    return [rows[name] for name in rows]
-
-
-def _plain(column: pd.Series) -> list[Any]:
-    """A column as JSON has it: six digits, null for a missing value, arrays as lists."""
-    is_number = column.dtype.kind == "f"
-    values = column.to_numpy(dtype=float, na_value=np.nan).tolist() if is_number else column.tolist()
-    return [_plain_value(value) for value in values]
-
-
-def _plain_value(value: Any) -> Any:
-    if isinstance(value, np.ndarray | list):
-        return [_plain_value(each) for each in value]
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if np.isfinite(value) else None
-    return None if value is pd.NA else value.item() if isinstance(value, np.generic) else value

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 from safetensors import SafetensorError, safe_open
@@ -53,18 +54,23 @@ def token_rows(batch: Path, rows: list[int], tokenizer: Tokenizer | None) -> lis
             for row in rows:
                 whole = attended[row : row + 1][0]
                 length = int(whole[len(whole) - width :].sum())
-                measures = {title: _plain(tensor[row : row + 1][0][:length]) for title, tensor in read.items()}
-                shown.append({"pieces": _pieces(ids[row : row + 1][0][:length].tolist(), tokenizer), **measures})
+                measures = {title: tensor[row : row + 1][0][:length] for title, tensor in read.items()}
+                pieces = _pieces(ids[row : row + 1][0][:length].tolist(), tokenizer)
+                shown.append(as_json({"pieces": pieces, **measures}))
             return shown
     except (OSError, SafetensorError) as error:
         raise StoreError(f"{file}: its tokens cannot be read: {error}") from error
 
 
-def _plain(values: np.ndarray) -> list[Any]:
-    """Numbers as JSON has them: five digits, null for NaN."""
-    if values.dtype.kind != "f":
-        return [int(value) for value in values]
-    return [float(f"{value:.5g}") if np.isfinite(value) else None for value in values.tolist()]
+def as_json(value: Any) -> Any:
+    """A value as JSON has it: six digits, null for what is missing or not finite, arrays as lists."""
+    if isinstance(value, dict):
+        return {str(name): as_json(each) for name, each in value.items()}
+    if isinstance(value, np.ndarray | list):
+        return [as_json(each) for each in value]
+    if isinstance(value, float | np.floating):
+        return float(f"{value:.6g}") if np.isfinite(value) else None
+    return None if value is pd.NA else value.item() if isinstance(value, np.generic) else value
 
 
 def _pieces(ids: list[int], tokenizer: Tokenizer | None) -> list[str]:

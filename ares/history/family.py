@@ -73,14 +73,9 @@ def _member(
             member.ended = f"cannot be read: {error}"
     here = store if name in forks else None
     above |= {name}
-    below = [each for each, of in forks.items() if of is not None and of.run == name and each not in above]
-    for each in sorted(below, key=lambda each: (_version(forks[each]), each)):
-        member.children.append(_member(each, here, forks, runs, above))
+    below = [(of.version, each) for each, of in forks.items() if of is not None and of.run == name]
+    member.children = [_member(each, here, forks, runs, above) for _, each in sorted(below) if each not in above]
     return member
-
-
-def _version(fork: Fork | None) -> int:
-    return fork.version if fork is not None else 0
 
 
 def _ended(store: RunStore, is_rewound: bool) -> str:

@@ -69,10 +69,10 @@ class Replayed:
     def updates(self) -> list[Update]:
         """Make it: with the run's settings, and with the other ones."""
         updates: list[Update] = []
-        reference: list[Tensor] = []
+        reference: Tensor | None = None
         for config, batch, beta in self.batches:
             update, change = _updated(config, self, batch, beta, reference)
-            reference = reference or change
+            reference = change if reference is None else reference
             updates.append(update)
         return updates
 
@@ -191,9 +191,9 @@ def rebuilt(config: Config, store: RunStore, version: int) -> Learner:
 
 
 def _updated(
-    config: Config, replayed: Replayed, batch: DataProto, beta: dict[str, Any] | None, reference: list[Tensor]
-) -> tuple[Update, list[Tensor]]:
-    """An update, and its change of each weight. reference: the change to compare with."""
+    config: Config, replayed: Replayed, batch: DataProto, beta: dict[str, Any] | None, reference: Tensor | None
+) -> tuple[Update, Tensor]:
+    """An update, and its change of all weights [N]. reference: the change to compare with; None: itself."""
     learner = Learner(config)
     learner.load(replayed.start)
     before = {name: weight.clone() for name, weight in learner.weights().items()}
@@ -209,15 +209,12 @@ def _updated(
         held_out, right = replayed.held_out
         outside = [_mean_where(raised[1], held_out, chosen[:, None]) for chosen in (right, ~right)]
     after = learner.weights()
-    change = [(after[name] - weight).double() for name, weight in before.items()]
-    moved = _length(change)
-    along = sum(float((mine * other).sum()) for mine, other in zip(change, reference or change, strict=True))
-    other = _length(reference or change)
+    change = torch.cat([(after[name] - weight).double().flatten() for name, weight in before.items()])
     return Update(
         metrics=done.metrics,
         steps=done.steps,
-        moved=moved,
-        cosine=along / (moved * other) if moved and other else 0.0,
+        moved=float(change.norm()),
+        cosine=float(torch.cosine_similarity(change, change if reference is None else reference, dim=0)),
         raised=_mean_where(raised[0], batch, batch.tensor("advantages") > 0),
         lowered=_mean_where(raised[0], batch, batch.tensor("advantages") < 0),
         held_out_right=outside[0],
@@ -235,10 +232,6 @@ def _losses(config: Config, batch: DataProto, log_probs: Tensor) -> list[float]:
         tokens = PolicyTokens(old, log_probs[row : row + 1], advantages, mask, torch.zeros_like(mask, dtype=torch.bool))
         losses.append(float(policy_loss(surrogate, tokens, weights, "token")[0]))
     return losses
-
-
-def _length(change: list[Tensor]) -> float:
-    return float(torch.sqrt(torch.stack([part.square().sum() for part in change]).sum()))
 
 
 def _mean_where(values: Tensor, batch: DataProto, chosen: Tensor) -> float:
