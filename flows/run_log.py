@@ -1,7 +1,7 @@
 """A flow run of a command, the run's own log in Prefect's Logs tab, and as JSON lines for log shippers.
 
-Covered: records of ares at INFO and above. Not covered: the Logs tabs of steps (flows/prefect_conductor.py), logs of
-libraries, the terminal and `log.txt` (flows/cli/logs.py).
+Covered: records of ares at INFO and above; the last event of a suspended run. Not covered: the Logs tabs of steps
+(flows/prefect_conductor.py), logs of libraries, the terminal and `log.txt` (flows/cli/logs.py).
 """
 
 import json
@@ -49,8 +49,9 @@ class JsonLines(logging.StreamHandler[TextIO]):
 
 @contextmanager
 def run_log() -> Iterator[None]:
-    """Inside a flow: records of ares go to its flow run."""
+    """Inside a flow: records of ares go to its flow run, which stays suspended if it leaves so."""
     from prefect import runtime
+    from prefect.exceptions import Pause
 
     handlers: list[logging.Handler] = []
     if has_ui():
@@ -63,9 +64,20 @@ def run_log() -> Iterator[None]:
         logger.addHandler(handler)
     try:
         yield
+    except Pause:
+        if has_ui():
+            _show_suspended(runtime.flow_run.id)
+        raise
     finally:
         for logger, handler in product(loggers, handlers):
             logger.removeHandler(handler)
+
+
+def _show_suspended(flow_run: object) -> None:
+    """Prefect's engine sent heartbeats until now, so without another event the run would be marked as crashed."""
+    from prefect.events import emit_event
+
+    emit_event("prefect.flow-run.Suspended", resource={"prefect.resource.id": f"prefect.flow-run.{flow_run}"})
 
 
 async def run_in_flow(kind: str, title: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -131,6 +131,20 @@ def test_suspend_and_resume(deployed: Deployment) -> None:
 
 
 @pytest.mark.slow
+def test_resume_before_the_suspended_process_has_left(deployed: Deployment) -> None:
+    """The second process was refused by the first, and failed the flow run."""
+    flow_run = held(deployed, "early")
+    deployed.suspend(flow_run)
+    time.sleep(4)
+    deployed.resume(flow_run)
+    logged = {"logs": {"flow_run_id": {"any_": [flow_run]}}}
+    waits = "early: waits for the process that was suspended"
+    deployed.until(lambda: waits in str(deployed.post("logs/filter", logged)), "the second process waits", seconds=120)
+    deployed.release()
+    ended_like_uninterrupted(deployed, flow_run, "early")
+
+
+@pytest.mark.slow
 def test_cancel_releases_the_actors_and_the_run_can_be_resumed(deployed: Deployment) -> None:
     flow_run = held(deployed, "cancelled")
     deployed.cancel(flow_run)
