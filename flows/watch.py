@@ -11,12 +11,12 @@ rewound ends; the fork is named after it, which is how a resume finds it and goe
 
 import json
 import logging
-import re
 from dataclasses import dataclass
+from itertools import count
 
 from ares.config import WatchConfig
 from ares.runs import Run, fork
-from ares.store import Commit, run_store
+from ares.store import Commit, name_of_rewind, run_store
 
 logger = logging.getLogger(__name__)
 METRICS = {
@@ -92,14 +92,21 @@ def _pause(run: Run, trip: Trip) -> None:
 
 
 def rewind(run: Run, trip: Trip) -> str:
-    """The name of the fork that a rewound run goes on as, made if it is not there. Raises ConfigError or StoreError."""
+    """The name of the fork that a rewound run goes on as, made if it is not there. Raises ConfigError or StoreError.
+
+    Forks of an earlier run of this name are passed over.
+    """
     name, runs = run.store.name, run.store.directory.parent
     changes, left = run.config.watch.overrides[0], run.config.watch.remedies[1:]
-    found = re.fullmatch(r"(.+)-rewind-(\d+)", name)
-    target = f"{found[1]}-rewind-{int(found[2]) + 1}" if found else f"{name}-rewind-1"
     at = max(trip.sound, run.fork.version if run.fork is not None else 0)
+    for further in count(1):
+        target = name_of_rewind(name, further)
+        made = run_store(target, runs).fork()
+        if made is None or (
+            made.why and (made.run, made.at, made.commit) == (name, at, run.store.digest(made.version))
+        ):
+            break
     logger.warning("%s: %s: back to step %d, and on as %s with %s", name, trip.why, at, target, ", ".join(changes))
-    made = run_store(target, runs).fork()
-    if made is None or (made.run, made.at) != (name, at) or not made.why:
+    if made is None:
         fork(name, at, None, [*changes, f"watch.remedies={json.dumps(left)}"], target, runs, trip.why)
     return target

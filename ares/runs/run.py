@@ -45,7 +45,7 @@ from ares.runs.phase_settings import check_fork
 from ares.runs.sets import Files, GrowingSet, first_files, graded_sets, load_sets, warn_of_left_out
 from ares.runs.step import Step, sampled_version
 from ares.step import OpenEnvironment, RunState
-from ares.store import Commit, DamagedArtifact, Ref, RunStore, run_store
+from ares.store import RULE, Commit, DamagedArtifact, Ref, RunStore, is_name, name_of_rewind, run_store
 from ares.workers import PlainWorkers, Workers, check_engine, check_gpus, first_unreplayable
 
 logger = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class Run:
             if config.model.asks_reference and not run.store.has_commits():
                 with Teacher(config.model) as teacher:  # the last token tells a smaller vocabulary
                     teacher.log_probs([[0, len(run.tokenizer) - 1]])
-            run._describe(digests)
+            run._describe(digests, may_round)
             run.restore()
         except BaseException:
             run.close()
@@ -130,10 +130,11 @@ class Run:
                 "are none. With reward.accuracy they may be on any scale", reward.kind,
             )  # fmt: skip
 
-    def _describe(self, digests: dict[str, Any]) -> None:
+    def _describe(self, digests: dict[str, Any], may_round: bool) -> None:
         """Write what a run directory holds before the first step."""
         with self.store.lock():  # nobody else writes the run.json of a run in training
             if self.store.exists():
+                self.changes = check_unchanged(self.store, self.config, digests, may_round)  # begun since `check`
                 known = self.store.read_run()
                 now = {
                     "config": self.config.model_dump(mode="json"),
@@ -201,7 +202,9 @@ class Run:
         run = cls(config, store, tokenizer, train, validation, identity_of(config, digests), grader,
                   drawn_identity(config, digests), made_by, environment, growing)  # fmt: skip
         run._graded_with = graded_with
-        for changes in config.watch.overrides:
+        for number, changes in enumerate(config.watch.overrides, start=1):
+            if not is_name(fork := name_of_rewind(name, number)):
+                raise ConfigError(f"watch.remedies: a rewind would go on as {fork!r}, which cannot be a name: {RULE}")
             check_fork(config, override(config, changes), {}, 1, None)
         run.adapted = adapted_layers(model, config.model) if config.model.lora is not None else None
         if store.exists() or store.has_commits():  # commits without a run.json are refused

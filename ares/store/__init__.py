@@ -9,6 +9,6 @@ from ares.store.files import file_digest, files_in
 from ares.store.locations import database_beside, database_of, run_store, runs_directory, runs_in, tracking_uri
 from ares.store.lock import held, is_held
 from ares.store.mirror import path_of
-from ares.store.names import RULE, checked_name, is_name, name_after
+from ares.store.names import RULE, checked_name, is_name, name_after, name_of_rewind
 from ares.store.sealed_lines import MEMO_FILE, Journal, Kept, Memo
 from ares.store.store import RunStore

@@ -22,6 +22,12 @@ def name_after(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip("._-")[: LONGEST // 2] or "run"
 
 
+def name_of_rewind(name: str, further: int = 1) -> str:
+    """The name of the fork that a run goes back and on as; further: how many of them on."""
+    first, _, number = name.rpartition("-rewind-")
+    return f"{first}-rewind-{int(number) + further}" if first and number.isdecimal() else f"{name}-rewind-{further}"
+
+
 def checked_name(name: str) -> str:
     """The name, if it is valid. Raises StoreError, which states the rule."""
     if not is_name(name):

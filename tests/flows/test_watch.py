@@ -1,15 +1,17 @@
 """A run whose metrics pass their bounds warns, pauses, or goes back and on as a fork."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ares.config import ConfigError, WatchConfig, load
 from ares.history import family
 from ares.runs import Run
-from ares.store import RunStore
-from flows.watch import find_trips
-from tests.ares.store_builders import commit
+from ares.store import Fork, RunStore
+from flows.watch import Trip, find_trips, rewind
+from tests.ares.store_builders import chain, commit
 from tests.short_runs import SMALL, ares, assert_same_commits, told, train
 
 LIMIT = {"limit": 0.2, "steps": 2}
@@ -68,6 +70,29 @@ def test_what_could_not_be_done_is_refused_before_the_run(settings: list[str], s
 def test_a_remedy_that_no_fork_can_have_is_refused_before_the_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"bootstrap\.n: 4 → 2"):
         Run.check(load("tiny-math", ["watch.remedies=[{bootstrap.n: 2}]"]), "first", tmp_path)
+
+
+def test_a_name_too_long_for_its_forks_is_refused_before_the_run(tmp_path: Path) -> None:
+    """It was refused at the trip."""
+    settings = load("tiny-math", ["watch.remedies=[{learner.lr: 1.0e-4}]"])
+    Run.check(settings, "x" * 91, tmp_path)
+    with pytest.raises(ConfigError, match=r"watch\.remedies: .*x-rewind-1', which cannot be a name: .* 100 characters"):
+        Run.check(settings, "x" * 95, tmp_path)
+
+
+def test_a_rewind_goes_on_as_its_own_fork_and_not_as_that_of_a_deleted_run_of_this_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    monkeypatch.setattr("flows.watch.fork", lambda source, at, phase, changes, name, runs, why: made.append(name))
+    store, trip = RunStore(tmp_path / "first"), Trip("entropy_below", "rewind", "step 2: low", 0)
+    chain(store, 2)
+    run: Any = SimpleNamespace(store=store, config=load("tiny-math", [REMEDY]), fork=None)
+    its_own = Fork(run="first", at=0, phase=None, version=0, commit=str(store.digest(0)), checkpoint=None, why="low")
+    for fork, name in ((its_own, "first-rewind-1"), (its_own.model_copy(update={"commit": "old"}), "first-rewind-2")):
+        RunStore(tmp_path / "first-rewind-1").write_run({"fork": fork.model_dump(mode="json")})
+        assert rewind(run, trip) == name
+    assert made == ["first-rewind-2"]
 
 
 TRIPS_AT_2 = ["train.steps=3", "watch.entropy_below={limit: 9, steps: 2, action: rewind}", "watch.margin=0",

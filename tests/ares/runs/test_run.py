@@ -268,3 +268,22 @@ def test_a_metric_that_is_not_finite_is_left_out_of_the_commit(
     assert run.store.read_commit(0).metrics == {"a": 1.0}
     assert run.store.committed_steps() == [0]
     assert "step 0: metrics that are not finite are left out: inf, nan" in caplog.text
+
+
+def test_of_two_starts_of_a_new_run_the_second_is_checked_against_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its settings were written over the first one's."""
+    first, second = (load("tiny-math", [f"learner.lr={lr}"]) for lr in ("1e-4", "2e-4"))
+    check = Run.check
+
+    def check_slowly(*given: Any) -> Any:
+        checked = check(*given)
+        monkeypatch.setattr(Run, "check", check)
+        Run.open(first, "run", tmp_path).close()
+        return checked
+
+    monkeypatch.setattr(Run, "check", check_slowly)
+    with pytest.raises(StoreError, match=r"was started with other settings, .*\n  learner\.lr: 0\.0001 → 0\.0002"):
+        Run.open(second, "run", tmp_path)
+    assert read_config(RunStore(tmp_path / "run")).learner.lr == 1e-4
