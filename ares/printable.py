@@ -1,4 +1,6 @@
-"""Other people's text on a terminal: a response or a program's output must not move the cursor or change a title."""
+"""Text that is shown: of others, without what moves the cursor or changes a title; addresses, without passwords."""
+
+import re
 
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
@@ -6,3 +8,8 @@ CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))
 def printable(text: str) -> str:
     """Text with its control characters but newlines and tabs written as `\\x1b` and the like."""
     return text.translate(CONTROL)
+
+
+def without_credentials(text: str) -> str:
+    """Text in which no address has `user:password@`."""
+    return re.sub(r"(?<=://)[^/\s]*@", "", text)

@@ -15,6 +15,7 @@ from ares.ablations.definition import AREA, Ablation
 from ares.ablations.rows import FILE, read_file, read_rows
 from ares.config import Config, ConfigError, Override
 from ares.errors import UserError
+from ares.printable import without_credentials
 from ares.reports import AWAY, Entry, Tracking, find_or_create, mlflow_page
 from ares.store import RunStore, tracking_uri
 
@@ -61,7 +62,7 @@ def _naming_mlflow(uri: str) -> Iterator[None]:
     try:
         yield
     except AWAY as error:
-        raise UserError(f"MLflow at {uri}: {str(error).splitlines()[0]}") from error
+        raise UserError(without_credentials(f"MLflow at {uri}: {str(error).splitlines()[0]}")) from error
 
 
 class ParentRun:
@@ -75,7 +76,11 @@ class ParentRun:
             known = read_file(folder).get("mlflow_run_id")
             self._entry, experiment = find_or_create(self.uri, config, RunStore(folder), known, tags)
             self.id = self._entry.run_id
-            mine = {"mlflow_uri": self.uri, "mlflow_experiment_id": experiment, "mlflow_run_id": self.id}
+            mine = {
+                "mlflow_uri": without_credentials(self.uri),
+                "mlflow_experiment_id": experiment,
+                "mlflow_run_id": self.id,
+            }
             # As text, since the store sorts keys: the first variant may be the baseline.
             started = {"definition": ablation.model_dump_json(), "command_line": " ".join(extra)}
             children = [ablation.name_child(variant, seed) for variant in ablation.variants for seed in ablation.seeds]

@@ -27,6 +27,7 @@ from mlflow.utils.mlflow_tags import (
 from sqlalchemy.exc import SQLAlchemyError
 
 from ares.config import Config, fingerprint, result_settings
+from ares.printable import without_credentials
 from ares.reports.mlflow_internals import SAVED_VIEW, TRAINING, move_artifacts
 from ares.store import RunStore, database_of
 
@@ -98,10 +99,12 @@ class Entry:
         """Log settings and `more` as parameters, and the profile; repeating it does no harm."""
         settings = result_settings(config) | dict(more)
         known = self.client.get_run(self.run_id).data.params  # of which MLflow refuses another value
-        params = [Param(key, str(value)[:500]) for key, value in settings.items() if key not in known]
+        params = [
+            Param(key, without_credentials(str(value))[:500]) for key, value in settings.items() if key not in known
+        ]
         self.client.log_batch(self.run_id, params=params)
         profile = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-        self.client.log_text(self.run_id, profile, "profile.yaml")
+        self.client.log_text(self.run_id, without_credentials(profile), "profile.yaml")
 
     def log_data(self, source: str, digest: str, context: str) -> None:
         """Log the name and digest of a data set, and what it was used for."""
@@ -122,7 +125,7 @@ def find_or_create(
         if not entry.is_gone:
             client.set_terminated(known, "RUNNING")
             return entry, experiment
-        logger.warning("MLflow at %s has no entry %s any more: it is made anew", uri, known)
+        logger.warning("MLflow at %s has no entry %s any more: it is made anew", without_credentials(uri), known)
     made = client.create_run(experiment, run_name=store.name, tags=dict(tags))
     return Entry(client, made.info.run_id), experiment
 
@@ -172,5 +175,5 @@ def plain_name(name: str) -> str:
 
 def reason(error: BaseException) -> str:
     """What an error says, in a few words: MLflow's fill a screen."""
-    line = next(iter(str(error).splitlines()), type(error).__name__)
+    line = without_credentials(next(iter(str(error).splitlines()), type(error).__name__))
     return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]}…"

@@ -14,6 +14,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from ares.config import Config, TrackingConfig
 from ares.data import MediaError, thumbnail
+from ares.printable import without_credentials
 from ares.reports.entry import AWAY, Entry, find_or_create, origin, reason
 from ares.reports.pages import VIEW, mlflow_page
 from ares.reports.reporting import Tracker, unlogged
@@ -75,7 +76,8 @@ class Tracking(Tracker):
         except AWAY as error:
             self._entry = None
             if not self._is_away:
-                logger.warning("MLflow at %s is away, training continues: %s", self.uri, reason(error))
+                where = without_credentials(self.uri)
+                logger.warning("MLflow at %s is away, training continues: %s", where, reason(error))
             self._is_away = True
 
     def _open(self) -> Entry:

@@ -4,17 +4,19 @@ import json
 import os
 from pathlib import Path
 
+from ares.printable import without_credentials
+
 VIEW = "ares"
 """Key of the saved view: the page of an experiment shows it at `?viewStateShareKey=ares`."""
 
 
 def mlflow_page(uri: str, runs: Path) -> str | None:
     """Address of the UI for a tracking URI: the server's own, else that of `ares up`."""
-    told, server = os.environ.get("ARES_MLFLOW_PAGE"), uri.startswith("http")
-    if told is not None and (not server or uri == os.environ.get("MLFLOW_TRACKING_URI")):
+    told, server, page = os.environ.get("ARES_MLFLOW_PAGE"), uri.startswith("http"), without_credentials(uri)
+    if told is not None and (not server or page == without_credentials(os.environ.get("MLFLOW_TRACKING_URI", ""))):
         return told.rstrip("/")  # inside a container the same server has another name than for a browser
     if server:
-        return uri.rstrip("/")
+        return page.rstrip("/")
     try:
         services = json.loads((runs / ".services" / "services.json").read_text())
         os.kill(int(services["pid"]), 0)

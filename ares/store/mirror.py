@@ -30,8 +30,10 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import tokenize
 
-from ares.store.errors import StoreError, told
-from ares.store.files import files_in
+from ares.printable import without_credentials
+from ares.store.commits import unsealed
+from ares.store.errors import DamagedArtifact, StoreError, told
+from ares.store.files import files_in, fsync
 from ares.store.lease import COMMIT, PROTOCOLS, Lease, new_writer
 from ares.store.lock import held
 
@@ -51,6 +53,9 @@ def path_of(address: str) -> Path:
     parts = [protocol, first or ROOT, *others]
     if any(part in ("", ".", "..") for part in parts) or (not first and not others):
         raise StoreError(f"{address}: not the URL of a directory (examples: s3://bucket/runs, file:///mnt/runs)")
+    if ":" in first.rpartition("@")[0]:
+        shown, variable = without_credentials(address), f"FSSPEC_{protocol.upper()}_PASSWORD"
+        raise StoreError(f"{shown}: a password in the address would be seen in paths and logs; set {variable} instead")
     return _copies().joinpath(*parts)
 
 
@@ -116,7 +121,9 @@ class Mirror:
                 with told(f"{self.url}/{path}", "written"):
                     try:
                         self._system.put_file(str(file), partial)
+                        fsync(Path(self._root, partial))
                         self._system.mv(partial, path)
+                        fsync(Path(self._root, path).parent)
                     except OSError:
                         with suppress(OSError):
                             self._system.rm_file(partial)
@@ -201,8 +208,24 @@ class Mirror:
                 if names:
                     self._system.get(list(partial), [str(file) for file in partial.values()])
                 for name, file in partial.items():
-                    (self.copy / name).parent.mkdir(parents=True, exist_ok=True)
-                    os.replace(file, self.copy / name)
+                    target = self.copy / name
+                    if target.name in BROUGHT and _is_damaged(file) and target.exists():
+                        logger.warning("%s/%s is damaged there; this machine goes on with %s", self.url, name, target)
+                        continue
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    fsync(file)
+                    os.replace(file, target)
         finally:
             for file in partial.values():
                 file.unlink(missing_ok=True)
+
+
+def _is_damaged(file: Path) -> bool:
+    """Whether a run.json or a commit is not what was written, as after a power failure."""
+    try:
+        unsealed(file.read_bytes(), file)
+    except DamagedArtifact:
+        return True
+    except StoreError:  # of a newer version of ares
+        pass
+    return False

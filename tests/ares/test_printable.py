@@ -1,7 +1,8 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.printable import printable
+from ares.printable import printable, without_credentials
 
 
 def test_escape_sequences_are_shown_and_not_obeyed() -> None:
@@ -17,3 +18,16 @@ def test_only_newlines_and_tabs_of_control_characters_are_left(text: str) -> Non
 @given(st.text(st.characters(blacklist_categories=["Cc"])))
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert printable(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("at http://user:word@host:5000/x failed: me@host", "at http://host:5000/x failed: me@host"),
+        ("postgresql+psycopg2://user:a@word@host/db", "postgresql+psycopg2://host/db"),
+        ("sqlite:////home/me@host/mlflow.db", "sqlite:////home/me@host/mlflow.db"),
+        ("http://host/a@b", "http://host/a@b"),
+    ],
+)
+def test_addresses_are_shown_without_passwords(text: str, shown: str) -> None:
+    assert without_credentials(text) == shown

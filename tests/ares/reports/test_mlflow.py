@@ -220,9 +220,10 @@ def test_an_mlflow_that_is_away_is_told_once_and_the_end_says_how_the_record_is_
 ) -> None:
     """A warning of 400 characters after each step, and none at the end."""
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    tracking, _ = opened(tmp_path, "tracking.uri=http://127.0.0.1:9", steps=2)
+    tracking, _ = opened(tmp_path, "tracking.uri=http://me:secret@127.0.0.1:9", steps=2)
     tracking.catch_up()
     tracking.catch_up()
+    assert "secret" not in caplog.text
     assert [len(record.getMessage()) < 200 for record in caplog.records] == [True]
     caplog.clear()
     tracking.finish()

@@ -23,7 +23,7 @@ def running(runs: Path, pid: int) -> None:
 
 
 def test_a_server_is_its_own_page_and_a_worker_is_told_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert mlflow_page("http://mlflow.example/", tmp_path) == "http://mlflow.example"
+    assert mlflow_page("http://me:secret@mlflow.example/", tmp_path) == "http://mlflow.example"
     monkeypatch.setenv("ARES_MLFLOW_PAGE", "http://127.0.0.1:5100")
     assert mlflow_page("http://mlflow.example/", tmp_path) == "http://mlflow.example"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")

@@ -78,6 +78,13 @@ def test_the_copy_of_a_url_knows_what_it_is_a_copy_of(url: str, monkeypatch: pyt
 def test_what_names_no_directory_is_refused(url: str) -> None:
     with pytest.raises(StoreError, match="not the URL of a directory"):
         path_of(url)
+
+
+def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
+    """It was in the name of the copy's folder, and in every message."""
+    assert path_of("ftp://me@host/runs").parts[-2:] == ("me@host", "runs")
+    with pytest.raises(StoreError, match=r"^ftp://host/runs: .* set FSSPEC_FTP_PASSWORD instead$"):
+        path_of("ftp://me:secret@host/runs")
     with pytest.raises(StoreError, match=r"^nothing://bucket/run: cannot be used: Protocol not known"):
         RunStore(path_of("nothing://bucket") / "run")
 
@@ -204,6 +211,25 @@ def test_a_run_that_was_deleted_at_the_url_is_not_brought_back_by_a_copy(world: 
     assert store.committed_steps() == []
     with pytest.raises(StoreError, match=f"There is no run 'run' in {world.url}/run"):
         store.read_run()
+
+
+@pytest.mark.parametrize("name", ["run.json", "steps/000001/COMMIT.json"])
+def test_what_a_power_failure_left_at_the_url_replaces_nothing(
+    name: str, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    finished(world.store(), 2)
+    (world.place / "run" / name).write_text("")
+    assert world.store().committed_steps() == [0, 1]
+    assert world.store().read_run() == {"config": {}}
+    assert f"{world.url}/run/{name} is damaged there" in caplog.text
+
+
+def test_a_file_is_on_disk_before_it_has_its_name(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr("ares.store.mirror.fsync", synced.append)
+    world.store().write_json("a.json", {})
+    partial, folder = synced
+    assert (partial.parent, partial.suffix, folder) == (world.place / "run", ".partial", world.place / "run")
 
 
 def test_looking_at_a_run_that_this_machine_trains_leaves_its_copy_alone(world: World) -> None:
