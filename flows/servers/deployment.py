@@ -22,6 +22,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from ares.errors import UserError
 from flows.parameters import describe_profiles
 from flows.servers import POOL
+from flows.servers.local_server import check_answers
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 AUTOMATIONS = CHECKOUT / "deploy" / "automations.yaml"
@@ -91,6 +92,7 @@ def main() -> None:
     if api is None:
         parser.error("PREFECT_API_URL names no server")
     try:
+        check_answers()
         register(api, given.concurrent_runs, given.notify)
     except UserError as error:
         parser.exit(2, f"error: {error}\n")

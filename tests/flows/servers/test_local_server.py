@@ -1,19 +1,24 @@
 """A run's own Prefect server: when it starts, who can reach it, and that it never outlives its parent."""
 
+import http.server
 import signal
 import socket
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 import pytest
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
 from ares.errors import UserError
-from flows.servers import service
+from flows.servers import deployment, service
 from flows.servers.local_server import LocalServer, local_api
+from tests.prefect_server import stub
 from tests.short_runs import REPOSITORY
 
 PARENT = """
@@ -57,6 +62,59 @@ def test_a_named_server_that_does_not_answer_is_reported_with_what_to_do(url: st
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.parametrize(("status", "page"), [(200, "<!DOCTYPE html>"), (404, '{"detail": "Not Found"}')])
+def test_an_address_that_is_not_of_prefects_api_is_reported(status: int, page: str) -> None:
+    """Prefect's UI, say, whose address lacks /api: a traceback of JSON, or the run began."""
+
+    class Pages(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page.encode())
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Nobody reads it."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages) as pages:
+        threading.Thread(target=pages.serve_forever, daemon=True).start()
+        refused = pytest.raises(UserError, match=r"no Prefect API there \(.*\)\. Does it end in /api\?")
+        with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{pages.server_port}"}), refused, local_api():
+            pass
+        pages.shutdown()
+
+
+def test_a_wrong_password_at_a_registration_is_an_error_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["deployment"])
+    with stub(queued=0, password="a:word") as port:
+        url = f"http://127.0.0.1:{port}/api"
+        with temporary_settings({PREFECT_API_URL: url}), pytest.raises(SystemExit, match="2"):
+            deployment.main()
+    assert capsys.readouterr().err.startswith(f"error: PREFECT_API_URL={url}: the server asks for a password")
+
+
+def test_the_first_server_of_a_new_home_starts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several made the same tables at once, and one or all of them failed."""
+    monkeypatch.setattr(service, "start", lambda *command, **given: subprocess.Popen(["sleep", "60"], process_group=0))
+    monkeypatch.setattr(service, "wait_for", lambda *given: answers.wait(60))
+    answers = threading.Event()
+
+    def start() -> LocalServer:
+        with temporary_settings({PREFECT_HOME: tmp_path / "new"}):
+            return LocalServer()
+
+    with ThreadPoolExecutor() as pool:
+        first = start()
+        second = pool.submit(start)
+        with pytest.raises(TimeoutError):
+            second.result(timeout=0.2)
+        answers.set()
+        for server in (first, second.result(timeout=10), start()):
+            server.stop()
+
+
 def test_it_ends_when_its_parent_is_killed() -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT], cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -68,15 +126,25 @@ def test_it_ends_when_its_parent_is_killed() -> None:
     assert psutil.wait_procs([server], timeout=120)[1] == []
 
 
-def test_a_failed_start_says_why(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_start_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The cause stands above the last line, which says that the start failed."""
+    (tmp_path / "fails.py").write_text("raise RuntimeError('of the disk') from None")
+    (tmp_path / "wrapped.py").write_text(
+        "import traceback\ntry:\n    import fails\nexcept RuntimeError:\n    traceback.print_exc()\n"
+        "raise SystemExit('Application startup failed. Exiting.')"
+    )
+
     def start(*command: str, output: Any, **given: Any) -> service.Service:
-        return started("no_such_module", settings={}, output=output)
+        return started("wrapped", settings={"PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}, output=output)
 
     started = service.start
     monkeypatch.setattr(service, "start", start)
-    server = LocalServer()
-    failed = pytest.raises(UserError, match=r"did not start .*: .*no_such_module.*\. Its database lies in PREFECT_HOME")
-    with failed, server.connected():
+    with temporary_settings({PREFECT_HOME: tmp_path}):
+        server = LocalServer()
+    cause = r"did not start .*: RuntimeError: of the disk\. Its database lies in PREFECT_HOME"
+    with pytest.raises(UserError, match=cause), server.connected():
         pass
     server.stop()
     assert capfd.readouterr() == ("", "")
