@@ -124,8 +124,12 @@ class Rescore:
             self.run.advance(self.run.store.read_commit(number))
 
     def cost(self, first: int, last: int) -> str:
-        """What `steps` will take, by the run's own seconds. Raises StoreError if what a step sampled is gone."""
+        """What `steps` will take, by the run's own seconds. Raises StoreError if what a step sampled is gone, and
+        ConfigError if these are no steps of the run's."""
         asked, store = self._asked(first, last), self.run.store
+        if not asked:
+            newest = store.committed_steps()[-1]
+            raise ConfigError(f"--steps names none of the run's own steps, which are {self.shared + 1} to {newest}")
         todo = [number for number in asked if self._kept(number) is None]
         if gone := [number for number in todo if not store.here(f"{store.step_path(number)}/{MEMO_FILE}").exists()]:
             lost = f"Run {store.name!r}: what step {gone[-1]} sampled is gone, as after `ares gc`"

@@ -122,6 +122,12 @@ def test_another_reward_model_at_the_same_path_judges_anew(copied: Path, tmp_pat
     assert len(folders) == 2
 
 
+@pytest.mark.parametrize("asked", [(5, 3), (9, 99)])
+def test_steps_that_the_run_does_not_have_are_refused(asked: tuple[int, int], copied: Path) -> None:
+    with Rescore("uninterrupted", [], copied) as again, pytest.raises(ConfigError, match="own steps, which are 0 to 4"):
+        again.cost(*asked)
+
+
 def test_only_rewards_are_changed_and_samples_that_are_gone_are_named(copied: Path) -> None:
     with pytest.raises(ConfigError, match=r"learner\.lr=1: stored samples are judged again by settings of reward"):
         judged(copied, "learner.lr=1")
