@@ -255,12 +255,10 @@ def bootstrapped(
         tables.append(readable_rows(batch))
     table = pd.concat(tables, ignore_index=True)
     scored = scored_rows(table)
-    state.difficulty.update(
-        scored["id"].to_numpy(),
-        scored["accuracy"].to_numpy(dtype=float),
-        scored["entropies"].to_numpy(dtype=float),
-        scored["high_entropy_token_num"].to_numpy(dtype=float),
-    )
+    columns = ("accuracy", "entropies", "high_entropy_token_num")
+    measured = {column: scored[column].to_numpy(dtype=float) for column in columns}
+    rows = DataProto.from_dict(non_tensors={"global_id": scored["id"].to_numpy()} | measured)
+    state.difficulty.update_difficulty_and_skip_gid_set(rows)
     rates = scored["accuracy"].astype(float).groupby(scored["id"]).mean()
     state.cursor.ranks = rank(rates.reindex(names).to_numpy(), config.data.order)
     observe_tests(state.tests, table)
