@@ -69,18 +69,13 @@ class DifficultyTracker:
         Buckets absent from the batch keep their target and α. Raises ValueError naming the field and row on a
         missing, NaN or negative value.
         """
-        self.update(*batch.require("global_id", "accuracy", "entropies", "high_entropy_token_num"))
-
-    def update(
-        self, global_id: np.ndarray, accuracy: np.ndarray, entropies: np.ndarray, high_entropy_token_num: np.ndarray
-    ) -> None:
-        """The same from plain arrays [B]: prompt ids, accuracy in [0, 1], mean entropy (nats), HWE counts."""
+        global_id, *measured = batch.require("global_id", "accuracy", "entropies", "high_entropy_token_num")
         inverse, gids = group_numbers(plain_ids(global_id, "global_id"))
         if not gids:
             return
-        columns = {"accuracy": accuracy, "entropies": entropies, "high_entropy_token_num": high_entropy_token_num}
-        checked = (row_numbers(name, values, len(inverse)) for name, values in columns.items())
-        acc, ent, hwe = (_group_means(values, inverse) for values in checked)
+        names = ("accuracy", "entropies", "high_entropy_token_num")
+        columns = (row_numbers(*each, len(inverse)) for each in zip(names, measured, strict=True))
+        acc, ent, hwe = (_group_means(values, inverse) for values in columns)
         codes = self._dealt(difficulty_codes(acc), gids)
         labels = np.array(BUCKETS, dtype=object)[codes]
         self.difficulty_dict_train.update(zip(gids, labels, strict=True))
