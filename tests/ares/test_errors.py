@@ -10,7 +10,17 @@ from flows.cli import main as command_line
 from sandbox import SandboxUnavailable
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TRANSLATED = {"RowError", "NoTests", "ActorHung", "Unreadable", "NoReply", "ToolError", "Submitted", "AgentFailed"}
+TRANSLATED = {
+    "RowError",
+    "NoTests",
+    "ActorHung",
+    "ProcessGone",
+    "Unreadable",
+    "NoReply",
+    "ToolError",
+    "Submitted",
+    "AgentFailed",
+}
 """Errors that the calling module re-raises, with the file's row or the actor's name, or takes as an answer."""
 
 

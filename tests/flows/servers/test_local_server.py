@@ -97,9 +97,9 @@ def test_a_wrong_password_at_a_registration_is_an_error_in_one_line(
 
 def test_the_first_server_of_a_new_home_starts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several made the same tables at once, and one or all of them failed."""
+    answers = threading.Event()
     monkeypatch.setattr(service, "start", lambda *command, **given: subprocess.Popen(["sleep", "60"], process_group=0))
     monkeypatch.setattr(service, "wait_for", lambda *given: answers.wait(60))
-    answers = threading.Event()
 
     def start() -> LocalServer:
         with temporary_settings({PREFECT_HOME: tmp_path / "new"}):
