@@ -16,7 +16,7 @@ from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
 from prefect.exceptions import Pause
-from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Failed, Running, Suspended
 
 from flows.prefect_conductor import EVENT, RESOURCE
@@ -132,7 +132,8 @@ def test_a_run_stays_suspended_though_its_phase_outlasted_a_heartbeat(
     shorter.write_text(AUTOMATIONS.read_text().replace("within: 75", "within: 10"))
     monkeypatch.setattr("flows.servers.deployment.AUTOMATIONS", shorter)
     monkeypatch.setattr("prefect.flow_engine.MINIMUM_HEARTBEAT_INTERVAL", 1)
-    monkeypatch.setenv("PREFECT_SERVER_EVENTS_EXPIRED_BUCKET_BUFFER", "1")
+    monkeypatch.setattr("prefect.flow_engine.BaseFlowRunEngine.heartbeat_seconds", 1)
+    monkeypatch.setenv("PREFECT_SERVER_EVENTS_EXPIRED_BUCKET_BUFFER", "PT1S")
 
     @flow(name="ares-train", persist_result=False)
     async def suspended() -> None:
@@ -146,7 +147,7 @@ def test_a_run_stays_suspended_though_its_phase_outlasted_a_heartbeat(
     made: list[Any] = []
     with (
         whole_server(tmp_path) as url,
-        temporary_settings({PREFECT_API_URL: url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: 1}),
+        temporary_settings({PREFECT_API_URL: url}),
     ):
         monkeypatch.setenv("PREFECT_API_URL", url)
         EventsWorker.drain_all()
