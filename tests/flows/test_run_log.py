@@ -6,9 +6,11 @@ import logging
 import sys
 
 import pytest
+from prefect.exceptions import Pause
+from prefect.states import Suspended
 
 from flows.cli import main as command_line
-from flows.run_log import FORMAT, JsonLines
+from flows.run_log import FORMAT, JsonLines, run_log
 
 LOGGER = logging.getLogger("ares.cluster.cluster")
 
@@ -50,3 +52,15 @@ def test_a_run_does_not_end_because_nobody_reads_its_log(
     monkeypatch.setattr(sys, "stdout", Closed())
     JsonLines().handle(logging.makeLogRecord({"msg": "step"}))
     assert "Broken pipe" in capsys.readouterr().err
+
+
+def test_a_flow_that_leaves_suspended_says_so_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its heartbeats went on until then, and what waits for the next one marked it as crashed."""
+    sent: list[str] = []
+    monkeypatch.setattr("flows.run_log.has_ui", lambda: True)
+    monkeypatch.setattr("prefect.events.emit_event", lambda event, resource: sent.append(event))
+    with run_log():
+        pass
+    with pytest.raises(Pause), run_log():
+        raise Pause(state=Suspended())
+    assert sent == ["prefect.flow-run.Suspended"]

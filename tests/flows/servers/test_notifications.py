@@ -4,23 +4,19 @@ import asyncio
 import http.server
 import queue
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from prefect import flow, get_client, runtime
+from prefect import flow, get_client
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
-from prefect.exceptions import Pause
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from prefect.states import Failed, Running, Suspended
+from prefect.states import Failed, Running
 
 from flows.prefect_conductor import EVENT, RESOURCE
-from flows.run_log import run_log
 from flows.servers.deployment import AUTOMATIONS, BLOCK, register, register_automations
 from tests import prefect_server
 from tests.prefect_server import whole_server
@@ -121,45 +117,3 @@ def test_the_address_is_notified_of_a_failed_run_and_not_of_its_step(automated: 
     assert "first" in alarm
     assert "step 9: KL 3" in alarm
     listener.shutdown()
-
-
-@pytest.mark.slow
-def test_a_run_stays_suspended_though_its_phase_outlasted_a_heartbeat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was marked as crashed, and the UI offered Retry instead of Resume."""
-    shorter = tmp_path / "automations.yaml"
-    shorter.write_text(AUTOMATIONS.read_text().replace("within: 75", "within: 10"))
-    monkeypatch.setattr("flows.servers.deployment.AUTOMATIONS", shorter)
-    monkeypatch.setattr("prefect.flow_engine.MINIMUM_HEARTBEAT_INTERVAL", 1)
-    monkeypatch.setattr("prefect.flow_engine.BaseFlowRunEngine.heartbeat_seconds", 1)
-    monkeypatch.setenv("PREFECT_SERVER_EVENTS_EXPIRED_BUCKET_BUFFER", "PT1S")
-
-    @flow(name="ares-train", persist_result=False)
-    async def suspended() -> None:
-        with run_log():
-            async with get_client() as client:
-                made.append(runtime.flow_run.id)
-                await client.set_flow_run_state(made[0], Suspended(), force=True)
-            await asyncio.sleep(4)
-            raise Pause(state=Suspended())
-
-    made: list[Any] = []
-    with (
-        whole_server(tmp_path) as url,
-        temporary_settings({PREFECT_API_URL: url}),
-    ):
-        monkeypatch.setenv("PREFECT_API_URL", url)
-        EventsWorker.drain_all()
-        register_address(None)
-        with pytest.raises(Pause):
-            asyncio.run(suspended())
-        with get_client(sync_client=True) as client:
-            killed = client.create_flow_run(a_flow, name="killed", state=Running())
-            beat = {"prefect.resource.id": f"prefect.flow-run.{killed.id}", "prefect.resource.name": "killed"}
-            emit_event("prefect.flow-run.heartbeat", resource=beat)
-            deadline = time.monotonic() + 120
-            while client.read_flow_run(killed.id).state_name != "Crashed":
-                assert time.monotonic() < deadline
-                time.sleep(0.5)
-            assert client.read_flow_run(made[0]).state_name == "Suspended"
