@@ -97,13 +97,17 @@ def answer_messages(answer: Callable[[bytes], bytes]) -> None:
 def end_with(parent: int) -> None:
     """In the child, or a fork of it: kill its session as soon as `parent` is gone, even while the main thread is busy.
 
-    A parent that is killed cannot stop its children itself.
+    A parent that is killed cannot stop its children itself. A session that neither of the two leads, as a terminal's,
+    is none of ours: there this process ends alone.
     """
+    session = os.getsid(0)
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
-        _kill_session(os.getsid(0))
+        if session in (os.getpid(), parent):
+            _kill_session(session)
+        os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
 
