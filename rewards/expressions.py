@@ -11,6 +11,7 @@ prefers. Not covered: sums, integrals, limits, matrices (`Unreadable`); spelling
 Every operation is bounded, so that no text takes long: a number has at most some ten thousand digits.
 """
 
+import functools
 import hashlib
 import math
 import re
@@ -57,12 +58,12 @@ class Unreadable(ValueError):
 
 def equal(one: str, other: str) -> bool:
     """Whether two expressions have the same value, whatever their variables. Raises Unreadable."""
-    mine, theirs = Expression(one, 0), Expression(other, 0)
+    mine, theirs = _read(one, 0), _read(other, 0)
     if not mine.variables and not theirs.variables:
         return same(mine.value, theirs.value) or _rounds(one, mine.value, other, theirs.value)
     points = range(1, POINTS + 1)
     return same(mine.value, theirs.value) and all(
-        same(Expression(one, point).value, Expression(other, point).value) for point in points
+        same(_read(one, point).value, _read(other, point).value) for point in points
     )
 
 
@@ -70,11 +71,17 @@ def proportional(one: str, other: str) -> bool:
     """Whether one expression with variables is a constant multiple of the other, not 0. Raises Unreadable."""
     ratios = []
     for point in range(POINTS + 1):
-        mine, theirs = Expression(one, point), Expression(other, point)
+        mine, theirs = _read(one, point), _read(other, point)
         if not mine.variables or mine.variables != theirs.variables or not mine.value or not theirs.value:
             return False
         ratios.append(_divide(mine.value, theirs.value))
     return all(same(ratios[0], ratio) for ratio in ratios[1:])
+
+
+@functools.lru_cache(maxsize=256)
+def _read(text: str, point: int) -> "Expression":
+    """A truth is read once for all answers to it, and an entry of a list once for all that it is compared with."""
+    return Expression(text, point)
 
 
 def same(one: Number, other: Number) -> bool:
