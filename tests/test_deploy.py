@@ -10,6 +10,7 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,12 @@ OTHERS = {"POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB", "PGDATA"}
 OUR_SETTINGS = {"ARES_RUNS", "ARES_MLFLOW_PAGE"}
 
 
+@cache
 def compose() -> dict[str, Any]:
     return dict(yaml.safe_load((DEPLOY / "compose.yaml").read_text()))
 
 
+@cache
 def manifests() -> list[dict[str, Any]]:
     """What `kubectl apply --kustomize` applies."""
     listed = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())["resources"]
@@ -54,6 +57,7 @@ def containers() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
                 yield container, pod
 
 
+@cache
 def environments() -> dict[str, dict[str, str]]:
     """The environments of the containers of both, by their names; a secret's value is empty."""
     named = {f"compose {name}": service.get("environment", {}) for name, service in compose()["services"].items()}

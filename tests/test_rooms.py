@@ -1,9 +1,10 @@
-"""Packages import only from those below them, and the mathematics needs only torch and transformers."""
+"""Packages import only from those below them, the mathematics needs only torch and transformers, and only the sandbox
+executes text."""
 
 import ast
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,8 @@ PACKAGES = [
     "runs", "evaluation", "reports", "ablations", "history", "browse",
 ]  # fmt: skip
 """The packages of ares: each may import the `__init__` of those before it."""
-FILES = sorted(path for room in BELOW for path in (REPOSITORY / room).rglob("*.py"))
+FILES_OF = {room: sorted((REPOSITORY / room).rglob("*.py")) for room in BELOW}
+FILES = [path for files in FILES_OF.values() for path in files]
 
 
 @functools.cache
@@ -52,6 +54,16 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
                 yield alias.name.partition(".")[0], node.lineno
         elif isinstance(node, ast.ImportFrom) and not node.level:  # a relative import stays in its room
             yield str(node.module).partition(".")[0], node.lineno
+
+
+def violations(paths: Iterable[Path], names: set[str]) -> list[str]:
+    """Where files import what they must not."""
+    return [
+        f"{path.relative_to(REPOSITORY)}:{line} imports {name}"
+        for path in paths
+        for name, line in imports(path)
+        if name in names
+    ]
 
 
 def modules(path: Path) -> Iterator[str]:
@@ -90,45 +102,27 @@ def reached(start: list[Path]) -> set[Path]:
 
 
 def test_every_room_is_there_and_looked_at() -> None:
-    assert {path.relative_to(REPOSITORY).parts[0] for path in FILES} == set(BELOW)
-    assert len(FILES) > 40
+    assert {path.parent.name for path in REPOSITORY.glob("[!.]*/*.py")} - OUTSIDE == set(BELOW)
+    assert all(FILES_OF.values())
 
 
 @pytest.mark.parametrize("room", BELOW)
 def test_imports_point_one_way(room: str) -> None:
-    above = (set(BELOW) | OUTSIDE) - BELOW[room]
-    wrong = [
-        f"{path.relative_to(REPOSITORY)}:{line} imports {name}"
-        for path in FILES
-        if path.relative_to(REPOSITORY).parts[0] == room
-        for name, line in imports(path)
-        if name in above
-    ]
-    assert wrong == []
+    assert violations(FILES_OF[room], (set(BELOW) | OUTSIDE) - BELOW[room]) == []
 
 
 @pytest.mark.parametrize("place", PURE)
 def test_the_mathematics_and_the_learner_import_no_orchestration_directly_or_through_others(place: str) -> None:
-    path = REPOSITORY / place
-    start = [path] if path.is_file() else sorted(path.rglob("*.py"))
-    wrong = [
-        f"{file.relative_to(REPOSITORY)}:{line} imports {name}"
-        for file in sorted(reached(start))
-        for name, line in imports(file)
-        if name in ORCHESTRATION
-    ]
-    assert wrong == []
+    assert violations(sorted(reached(sorted((REPOSITORY / place).rglob("*.py")))), ORCHESTRATION) == []
 
 
 def test_flows_hold_no_tensors_and_no_data_frames() -> None:
-    wrong = [
-        f"{path.relative_to(REPOSITORY)}:{line} imports {name}"
-        for path in FILES
-        if path.is_relative_to(REPOSITORY / "flows")
-        for name, line in imports(path)
-        if name in ARRAYS
-    ]
-    assert wrong == []
+    assert violations(FILES_OF["flows"], ARRAYS) == []
+
+
+def test_the_sandbox_needs_the_standard_library_only() -> None:
+    names = {name for path in FILES_OF["sandbox"] for name, _ in imports(path)}
+    assert names - sys.stdlib_module_names == {"sandbox"}
 
 
 def test_every_package_of_ares_has_its_place() -> None:
@@ -194,8 +188,60 @@ def test_the_walk_follows_imports_through_modules() -> None:
     assert {name for path in everything for name, _ in imports(path)} >= {"prefect", "ray", "mlflow"}
 
 
-def test_the_sandboxs_foreign_side_needs_the_standard_library_only() -> None:
-    worker = sorted((REPOSITORY / "sandbox" / "worker").rglob("*.py"))
-    assert worker
-    own = sys.stdlib_module_names | {"sandbox"} | {path.stem for path in worker}
-    assert [f"{path.name}:{line} {name}" for path in worker for name, line in imports(path) if name not in own] == []
+# ---- who executes text ----------------------------------------------------------------------------------------------
+
+EXECUTING_NAMES = {"exec", "eval", "compile", "__import__"}
+EXECUTING_MODULES = {"subprocess", "pty", "runpy", "code", "codeop", "marshal", "pickle", "shelve"}
+EXECUTING_MODULES |= {"cloudpickle", "dill", "joblib"}
+EXECUTING_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
+# (file, what): why it is not untrusted text.
+USERS_OWN = "executes the file that the user's own profile names, as `import` would"
+CHANNEL = "passes arguments and results to and from the user's own function in a process of its own"
+ALLOWED = {
+    **{("ares/config/extensions.py", what): USERS_OWN for what in ("compile", "exec")},
+    **{("ares/grading/function_process.py", what): USERS_OWN for what in ("compile", "exec")},
+    ("ares/grading/function_process.py", "import pickle"): CHANNEL,
+    ("ares/grading/functions.py", "import pickle"): CHANNEL,
+    ("rewards/child_process.py", "import subprocess"): "starts the process of a user's function or of environments",
+    ("examples/extensions/verified.py", "import subprocess"): "starts verifiers in a Python of its own",
+    ("flows/ablate.py", "asyncio.create_subprocess_exec"): "starts `ares train` for each child, with checked settings",
+    ("ares/models/weights.py", "import pickle"): "names its error, that of a damaged file of weights",
+    ("ares/runs/description.py", "import subprocess"): "asks git for the version of the code",
+    ("flows/servers/deployment.py", "import subprocess"): "runs `prefect deploy`, with arguments of its own",
+    ("flows/servers/service.py", "import subprocess"): "starts the servers, with arguments of our own",
+    ("flows/servers/service.py", "import runpy"): "becomes a server, as `python -m` would",
+}
+
+
+def executing(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (f"import {alias.name}" for alias in node.names if alias.name.split(".")[0] in EXECUTING_MODULES)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in EXECUTING_MODULES:
+            yield f"import {node.module}"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXECUTING_NAMES:
+            yield node.func.id
+        elif isinstance(node, ast.Attribute):
+            owner = node.value.id if isinstance(node.value, ast.Name) else ""
+            of_os = owner == "os" and node.attr.startswith(EXECUTING_OS)
+            if of_os or (owner == "builtins" and node.attr in EXECUTING_NAMES):
+                yield f"{owner}.{node.attr}"
+            elif node.attr.startswith("create_subprocess_"):
+                yield f"asyncio.{node.attr}"
+
+
+def test_only_the_sandbox_executes_text() -> None:
+    places = {
+        (str(path.relative_to(REPOSITORY)), what)
+        for room in BELOW.keys() - {"sandbox"}
+        for path in FILES_OF[room]
+        for what in executing(parsed(path))
+    }
+    assert places - set(ALLOWED) == set()
+
+
+def test_the_search_finds_what_it_should() -> None:
+    text = "import subprocess as s\nfrom pickle import loads\nexec(x)\nos.execv(a, b)\nre.compile('a')\nmodel.eval()\n"
+    text += "asyncio.create_subprocess_shell(x)\nbuiltins.eval(x)\n"
+    names = ["asyncio.create_subprocess_shell", "builtins.eval", "exec", "import pickle", "import subprocess"]
+    assert sorted(executing(ast.parse(text))) == [*names, "os.execv"]

@@ -1,6 +1,7 @@
 """Advantage estimators."""
 
 import math
+from functools import partial
 from itertools import combinations
 from statistics import mean, stdev
 
@@ -13,12 +14,19 @@ from algorithms import advantages as adv
 
 quick = settings(max_examples=50, deadline=None)
 seeds = st.integers(0, 2**31)
-GROUPED = [
-    adv.compute_grpo_outcome_advantage,
-    lambda *a, **k: adv.compute_grpo_outcome_advantage(*a, norm_by_std=False, **k),
-    adv.compute_rloo_outcome_advantage,
-]
-grouped = pytest.mark.parametrize("estimator", GROUPED, ids=["grpo", "dr_grpo", "rloo"])
+GROUPED = {
+    "grpo": adv.compute_grpo_outcome_advantage,
+    "dr_grpo": partial(adv.compute_grpo_outcome_advantage, norm_by_std=False),
+    "rloo": adv.compute_rloo_outcome_advantage,
+}
+OF_OUTCOMES = GROUPED | {
+    "pass_at_k": lambda *batch, **options: adv.compute_pass_at_k_outcome_advantage(*batch, 2, **options),
+    "maxrl": adv.compute_maxrl_outcome_advantage,
+    "gdpo": lambda rewards, *batch, **options: adv.compute_gdpo_outcome_advantage(
+        {"a": rewards.double()[:, 0]}, {}, *batch, **options
+    ),
+}
+grouped = pytest.mark.parametrize("estimator", GROUPED.values(), ids=GROUPED)
 
 
 @st.composite
@@ -36,10 +44,6 @@ def rollout(draw, max_groups=4, max_n=5, max_length=6):
     return rewards, mask, uid
 
 
-def first_token(advantages):
-    return advantages[:, 0]
-
-
 @grouped
 @quick
 @given(batch=rollout())
@@ -50,7 +54,7 @@ def test_group_advantages(estimator, batch):
     assert (advantages[mask == 0] == 0).all()
     for group in set(uid):
         rows = torch.tensor([u == group for u in uid])
-        assert first_token(advantages)[rows].sum().abs() < 1e-4
+        assert advantages[rows, 0].sum().abs() < 1e-4
     shifted = torch.zeros_like(rewards)
     shifted[:, 0] = 3.0
     torch.testing.assert_close(estimator(rewards + shifted, mask, uid)[0], advantages, atol=1e-4, rtol=1e-4)
@@ -67,28 +71,6 @@ def test_equal_rewards_give_exactly_zero(estimator, reward, n):
     """In float32 the mean of five 123.456 is not 123.456, and 1/(std + 1e-6) blows the residue up to 0.8."""
     rewards = torch.full((n, 1), reward)
     assert estimator(rewards, torch.ones(n, 1), ["a"] * n)[0].abs().max() == 0
-
-
-@grouped
-def test_rows_left_out_change_nothing_for_the_others(estimator):
-    generator = torch.Generator().manual_seed(1)
-    rewards, mask = torch.randn(6, 3, generator=generator), torch.ones(6, 3)
-    uid = ["a", "a", "a", "b", "b", "b"]
-    kept = torch.tensor([True, False, True, False, True, False])
-    advantages, _ = estimator(rewards, mask, uid, row_mask=kept)
-    pair, _ = estimator(rewards[[0, 2]], mask[:2], ["a", "a"])
-    torch.testing.assert_close(advantages[[0, 2]], pair)
-    assert (advantages[~kept] == 0).all()
-    assert (advantages[3:] == 0).all()  # one row is left of group b: it compares with nothing
-
-
-@grouped
-def test_a_row_left_out_may_have_no_reward(estimator):
-    rewards, mask, kept = torch.tensor([[1.0], [math.nan], [0.0]]), torch.ones(3, 1), torch.tensor([True, False, True])
-    pair, _ = estimator(rewards[kept], mask[kept], ["a", "a"])
-    advantages, _ = estimator(rewards, mask, ["a", "a", "a"], row_mask=kept)
-    assert torch.equal(advantages[kept], pair)
-    assert advantages[1] == 0
 
 
 @grouped
@@ -234,25 +216,23 @@ def test_gdpo_tells_apart_what_grpo_takes_for_the_same():
     assert advantages[8, 0] != pytest.approx(advantages[11, 0].item())  # 0 + 1 and 1 + 0
 
 
-@pytest.mark.parametrize(
-    "estimate",
-    [
-        lambda *a, **k: adv.compute_pass_at_k_outcome_advantage(*a, 2, **k),
-        adv.compute_maxrl_outcome_advantage,
-        lambda r, m, u, **k: adv.compute_gdpo_outcome_advantage({"a": r.double()[:, 0]}, {}, m, u, **k),
-    ],
-)
-def test_a_row_that_does_not_count_has_no_advantage_and_changes_no_other(estimate):
-    rewards = outcome([*RIGHT, 1])[0]
-    counts = torch.tensor([True] * 12 + [False])
-    advantages, _ = estimate(rewards, torch.ones(13, 1), [*UID, 0], row_mask=counts)
+@pytest.mark.parametrize("estimate", OF_OUTCOMES.values(), ids=OF_OUTCOMES)
+def test_rows_left_out_have_no_advantage_and_change_nothing_for_the_others_whatever_their_rewards(estimate):
     alone, _ = estimate(*outcome(RIGHT))
-    torch.testing.assert_close(advantages, torch.cat([alone, torch.zeros(1, 1)]))
+    rewards, counts = torch.tensor([*RIGHT, math.nan, 1.0])[:, None], torch.tensor([True] * 12 + [False] * 2)
+    advantages, _ = estimate(rewards, torch.ones(14, 1), [*UID, 0, 1], row_mask=counts)
+    torch.testing.assert_close(advantages, torch.cat([alone, torch.zeros(2, 1)]))
+
+
+@grouped
+def test_the_only_row_of_a_group_that_is_not_left_out_compares_with_nothing(estimator):
+    advantages, _ = estimator(torch.ones(2, 1), torch.ones(2, 1), ["a", "a"], row_mask=torch.tensor([True, False]))
+    assert advantages.tolist() == [[0.0], [0.0]]
 
 
 def test_degenerate_batches():
     empty = torch.zeros(0, 3)
-    for estimator in GROUPED:
+    for estimator in GROUPED.values():
         assert estimator(empty, empty, [])[0].shape == (0, 3)
     nothing = torch.zeros(2, 3)
     for result in (

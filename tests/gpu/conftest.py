@@ -8,11 +8,22 @@ import torch
 
 from tests.gpu import separate_device
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
+OTHERS = [separate_device.NAME] if separate_device.registered() else [CUDA]
 
 
-@pytest.fixture(params=[separate_device.NAME] if separate_device.registered() else DEVICES)
-def device(request: pytest.FixtureRequest) -> str:
-    if request.param == "cuda" and not torch.cuda.is_available():
+def found(device: str) -> str:
+    if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("torch sees no CUDA device")
-    return str(request.param)
+    return device
+
+
+@pytest.fixture(params=OTHERS if separate_device.registered() else ["cpu", CUDA])
+def device(request: pytest.FixtureRequest) -> str:
+    return found(request.param)
+
+
+@pytest.fixture(params=OTHERS)
+def other_device(request: pytest.FixtureRequest) -> str:
+    """For what only repeats itself on a CPU."""
+    return found(request.param)

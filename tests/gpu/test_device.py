@@ -58,15 +58,15 @@ def engine(device: str, dtype: str, given: dict[str, Tensor]) -> TransformersEng
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 3e-2)])
 def test_log_probs_and_entropy_agree_with_a_plain_softmax(
-    device: str, dtype: torch.dtype, tolerance: float, monkeypatch: pytest.MonkeyPatch
+    other_device: str, dtype: torch.dtype, tolerance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokens, width, vocabulary = (1024, 896, 151936) if device == "cuda" else (48, 32, 1000)
+    tokens, width, vocabulary = (1024, 896, 151936) if other_device == "cuda" else (48, 32, 1000)
     monkeypatch.setattr(algorithms.logprobs, "PLAIN_LIMIT", 0)
     monkeypatch.setattr(algorithms.logprobs, "CPU_TILE", (32, 256))
     generator = torch.Generator().manual_seed(0)
-    hidden = (0.5 * torch.randn(tokens, width, generator=generator)).to(device, dtype).requires_grad_()
-    weight = (0.1 * torch.randn(vocabulary, width, generator=generator)).to(device, dtype).requires_grad_()
-    targets = torch.randint(0, vocabulary, (tokens,), generator=generator).to(device)
+    hidden = (0.5 * torch.randn(tokens, width, generator=generator)).to(other_device, dtype).requires_grad_()
+    weight = (0.1 * torch.randn(vocabulary, width, generator=generator)).to(other_device, dtype).requires_grad_()
+    targets = torch.randint(0, vocabulary, (tokens,), generator=generator).to(other_device)
     results = {}
     for name, form, inputs in (
         ("tiled", logprobs_and_entropy, (hidden, weight)),
@@ -93,8 +93,8 @@ def test_an_update_in_bfloat16_has_the_gradients_of_float32_on_a_cpu(device: str
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_updates_in_float32_are_those_of_a_cpu(device: str, part: str) -> None:
-    plain, other = on("cpu", *PARTS[part]), on(device, *PARTS[part])
+def test_updates_in_float32_are_those_of_a_cpu(other_device: str, part: str) -> None:
+    plain, other = on("cpu", *PARTS[part]), on(other_device, *PARTS[part])
     before = weights(plain)
     for each in (plain, other):
         batch = shaped(each, sampled())
@@ -104,9 +104,9 @@ def test_updates_in_float32_are_those_of_a_cpu(device: str, part: str) -> None:
     assert distance([weights(other)[name] - tensor for name, tensor in before.items()], moved) < 0.02
 
 
-def test_a_masked_model_learns_and_samples_as_on_a_cpu(device: str) -> None:
+def test_a_masked_model_learns_and_samples_as_on_a_cpu(other_device: str) -> None:
     moved = []
-    for where in ("cpu", device):
+    for where in ("cpu", other_device):
         of = Learner(masked.config("reward.kind=math", learns_on(where)))
         before = weights(of)
         of.update(masked.shaped(of))
@@ -114,12 +114,12 @@ def test_a_masked_model_learns_and_samples_as_on_a_cpu(device: str) -> None:
     assert distance(moved[1], moved[0]) < 0.02
     end, padding = masked.tokenizer().eos_token_id, masked.tokenizer().pad_token_id
     answers = {}
-    for where in ("cpu", device):
+    for where in ("cpu", other_device):
         made = DiffusionEngine(of.config.model, DiffusionConfig(steps=1), where, {end}, padding)
         made.load_weights(1, before)
         answers[where] = made.generate(masked.requests(3), SamplingSettings(1.0, 1.0, masked.PLACES))
-    for one, other in zip(answers["cpu"], answers[device], strict=True):
-        if device != "cuda":  # another kernel's rounding may draw another token
+    for one, other in zip(answers["cpu"], answers[other_device], strict=True):
+        if other_device != "cuda":  # another kernel's rounding may draw another token
             assert one.token_ids.tolist() == other.token_ids.tolist()
         assert np.allclose(one.entropies[:1], other.entropies[:1], atol=1e-3)
 

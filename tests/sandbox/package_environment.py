@@ -22,10 +22,10 @@ def copy_installed(root: Path, names: tuple[str, ...]) -> None:
         lines.append(f"{distribution.name}=={distribution.version} --hash=sha256:{record}")
         _, (pin,) = packages._parse(lines[-1])
         for file in distribution.files or ():
-            if ".." not in file.parts and "__pycache__" not in file.parts and "tests" not in file.parts:
+            if not {"..", "tests"} & set(file.parts):
                 target = pin.folder / file
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(str(file.locate()), target)
+                shutil.copy2(str(file.locate()), target)  # with its time, or its bytecode would be compiled again
         waiting += sorted(pin.required - set(waiting))
     (place / packages.LOCK).write_text("\n".join(lines) + "\n")
     for path in (root, *root.parents):  # for workers of other users

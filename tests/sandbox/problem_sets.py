@@ -1,23 +1,15 @@
-"""HumanEval and MBPP as programs, if ARES_TEST_DATA says where they are (tests/README.md)."""
+"""HumanEval and MBPP as programs (tests/data_sets.py says where they are)."""
 
 import gzip
 import json
-import os
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from sandbox import Program
-
-VARIABLE = "ARES_TEST_DATA"
+from tests.data_sets import data_set
 
 
 def lines(name: str) -> list[dict[str, Any]]:
-    folder = os.environ.get(VARIABLE)
-    if folder is None:
-        pytest.skip(f"{VARIABLE} is not set: a folder with {name}; tests/README.md says where to get it")
-    path = Path(folder) / name
+    path = data_set(name)
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt") as file:
         return [json.loads(line) for line in file]

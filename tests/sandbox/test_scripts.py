@@ -116,20 +116,10 @@ def test_a_checker_that_does_not_end_is_a_timeout_and_spoils_no_other_test(pool:
     ("source", "expected"),
     [
         ("import sys\nsys.exit(0)", "wrong_answer"),
-        ("import sys\nprint(6)\nsys.exit(0)", "accepted"),
         ("import sys\nprint(6)\nsys.exit(3)", "runtime_error"),
-        ("import sys, os\nprint(6, flush=True)\nos._exit(0)", "accepted"),
         ("print('6  ')", "accepted"),
-        ("import sys\nprint(6)\nsys.stdout.close()", "accepted"),
-        ("print(6)\nexit()", "accepted"),
         ("print(6)\nquit(1)", "runtime_error"),
-        ("out = open(1, 'w')\nout.write('6')", "accepted"),
-        ("import pathlib\nprint(pathlib.Path('/dev/stdin').read_text())", "accepted"),
-        ("if __name__ == '__main__':\n print(6)", "accepted"),
-        ("import threading\nthreading.Thread(target=lambda: print(6)).start()", "accepted"),
-        ("import atexit\natexit.register(lambda: print(6))", "accepted"),
         ("while True: print('x' * 1000)", "output_limit"),
-        ("print(open(0).read().strip())", "accepted"),
         ("import inspect\ndef f(): return 6\nprint(inspect.getsource(f)[-2:].strip())", "accepted"),
         (
             "from multiprocessing import Lock, Queue, Value\nq, v = Queue(), Value('i', 5)\nwith Lock(): q.put(1)\n"
@@ -147,5 +137,6 @@ def test_a_checker_that_does_not_end_is_a_timeout_and_spoils_no_other_test(pool:
     ],
 )
 def test_scripts_end_in_their_own_ways(pool: SandboxPool, source: str, expected: str) -> None:
+    """More of them are in idioms.py."""
     verdict = judge(pool, source, ("6\n", "6\n"), cpu_seconds=1)
     assert verdict.error_type == expected, verdict
