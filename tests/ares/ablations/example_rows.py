@@ -84,7 +84,9 @@ class Page(HTMLParser):
             self.cell.append(data)
 
 
-def paired_ablation() -> AblationRows:
+def paired_ablation(code: bool = False, **changes: object) -> AblationRows:
     """With the held-out accuracies of ten problems, of which every seed solves the same share."""
     held_out = ablation().rows["val/accuracy"].dropna()
-    return ablation(problems=pd.DataFrame({f"p{n}": held_out + 0.01 * (n % 2 - 0.5) for n in range(10)}))
+    return ablation(
+        code, **changes, problems=pd.DataFrame({f"p{n}": held_out + 0.01 * (n % 2 - 0.5) for n in range(10)})
+    )

@@ -20,6 +20,9 @@ GOOD: dict[str, Any] = {
 }
 
 
+OWN = "data.validation={own: h.jsonl}"
+
+
 def written(folder: Path, **changes: Any) -> str:
     path = folder / "mine.yaml"
     settings = {key: value for key, value in (GOOD | changes).items() if value is not None}
@@ -93,23 +96,15 @@ def test_a_profile_beside_the_ablation_is_found_from_anywhere(tmp_path: Path) ->
         ({"primary": "val/second_turn/accuracy"}, "'val/second_turn/accuracy' needs validation.turns=2"),
         ({"primary": "val/ema/accuracy"}, "'val/ema/accuracy' needs learner.ema"),
         ({"primary": "area/val/few_steps/accuracy"}, "'val/few_steps/accuracy' needs validation.few_steps"),
-        (
-            {"primary": "val/own/acuracy", "overrides": ["data.validation={own: h.jsonl}"]},
-            "'val/own/acuracy' needs another name (did you mean accuracy?)",
-        ),
+        ({"primary": "val/own/acuracy", "overrides": [OWN]}, "'val/own/acuracy' needs another name (did you mean"),
+        ({"primary": "val/aime/accuracy", "overrides": [OWN]}, "set called 'aime' (data.validation names own)"),
         (
             {"overrides": ["watch.kl_above={limit: 0.2, action: rewind}"]},
-            "variant 'fixed': watch.kl_above.action=rewind would go on as another run: set pause or warn",
-        ),
-        (
-            {"primary": "val/aime/accuracy", "overrides": ["data.validation={own: h.jsonl}"]},
-            "needs a held-out set called 'aime' (data.validation names own)",
+            "variant 'fixed': watch.kl_above.action=rewind",
         ),
     ],
 )
-def test_what_cannot_be_compared_is_refused_by_file_variant_and_field(
-    tmp_path: Path, changes: dict[str, Any], said: str
-) -> None:
+def test_what_cannot_be_compared_is_refused_by_field(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     path = written(tmp_path, **changes)
     told = refusal(path)
     assert told.startswith(path)
@@ -194,7 +189,8 @@ def test_an_unknown_ablation_is_an_error_that_names_the_nearest() -> None:
 def test_every_shipped_ablation_can_be_started(name: str) -> None:
     ablation, source = read_ablation(name)
     assert ablation.name == name
-    assert len(list_children(ablation, source)) == len(ablation.variants) * len(ablation.seeds)
+    for_one_seed = ablation.model_copy(update={"seeds": ablation.seeds[:1]})
+    assert len(list_children(for_one_seed, source)) == len(ablation.variants)
 
 
 def test_a_budget_of_tokens_is_every_childs(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The report agrees with the rows, and every number in it can be found among them."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,15 @@ import pytest
 
 from ares.ablations.definition import read_ablation
 from ares.ablations.measures import RULES, find_numbers, list_measures
+from ares.ablations.plots import draw_curves
 from ares.ablations.report import format_number, render, write_report, write_tables
-from ares.ablations.rows import problems_path, read_csv, read_rows
+from ares.ablations.rows import AblationRows, problems_path, read_csv, read_rows
 from ares.ablations.tracking import ParentRun, check_fixed
 from ares.ablations.wording import conclude
 from ares.config import ConfigError, load
 from ares.evaluation import estimate
 from ares.store import Commit, RunStore
+from tests import mlflow_database
 from tests.ares.ablations.example_rows import (
     ABLATION,
     FINAL,
@@ -29,43 +32,53 @@ from tests.ares.ablations.example_rows import (
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
 
 
-@pytest.fixture(autouse=True)
-def _pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawn only in tests of the whole file: they take most of a report's time."""
-    drawn = (test_the_page_is_made_again_of_its_rows, test_the_file_needs_nothing_from_outside,
-             test_one_seed_or_none_makes_a_report_without_a_claim)  # fmt: skip
-    if request.function not in drawn:
-        monkeypatch.setattr("ares.ablations.report.draw_curves", lambda *_, **__: "<svg/>")
+Report = tuple[AblationRows, list[Path]]
+ADDED = {
+    "rewards/brief/mean": "training reward briefmean over the last 25% of steps, exploratory",
+    "val/rewards/f/mean": "held-out reward fvalue at the last step, exploratory",
+    "val/level1/accuracy": "held-out accuracy, level1value at the last step, exploratory",
+    "val/level1/response_length": "held-out response length, level1 (tokens)value at the last step, exploratory",
+}
+"""Metrics of reward functions and of held-out sets with names, and their lines in the table."""
 
 
-def test_links_lead_to_the_running_page_and_are_absent_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARES_MLFLOW_PAGE", "http://127.0.0.1:5100")
-    assert 'href="http://127.0.0.1:5100/#/experiments/7/runs/' in render(ablation(), "rows.csv")
-    monkeypatch.delenv("ARES_MLFLOW_PAGE")
-    page = render(ablation(), "rows.csv")
-    assert "/#/experiments/" not in page
-    assert "No page of MLflow was up" in page
+@pytest.fixture(scope="module", autouse=True)
+def _without_curves() -> Iterator[None]:
+    """They take most of a report's time; one test draws them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ARES_MLFLOW_PAGE", "http://127.0.0.1:5100")
+        patch.setattr("ares.ablations.report.draw_curves", lambda *_, **__: "<svg/>")
+        yield
 
 
-@pytest.mark.parametrize(
-    ("metric", "title"),
-    [
-        ("rewards/brief/mean", "training reward briefmean over the last 25% of steps, exploratory"),
-        ("val/rewards/f/mean", "held-out reward fvalue at the last step, exploratory"),
-        ("val/level1/accuracy", "held-out accuracy, level1value at the last step, exploratory"),
-        ("val/level1/response_length", "held-out response length, level1 (tokens)value at the last step, exploratory"),
-    ],
-)
-def test_held_out_sets_and_reward_functions_are_in_the_table(metric: str, title: str) -> None:
-    found = ablation()
-    found.rows.loc[found.rows.index.get_level_values("step") == 8, metric] = 0.25
-    titles = [row[0] for row in Page(render(found, "rows.csv")).rows if len(row) == 3]
-    assert titles.count(title) == 1
+@pytest.fixture(scope="module")
+def plain() -> str:
+    """The page of an ablation without programs and without a page of MLflow."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("ARES_MLFLOW_PAGE")
+        return render(ablation(), "rows.csv")
 
 
-def test_every_number_in_the_table_comes_from_rows_in_the_csv(tmp_path: Path) -> None:
-    found = ablation(code=True)
-    html, rows, _ = write_report(found, tmp_path / "report.html")
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """An ablation with everything that a report may hold, and the report's files."""
+    besides = {"no_worse": {"val/accuracy": 0.02}, "interaction": ("val/accuracy", "val/accuracy")}
+    found = paired_ablation(
+        code=True, definition=ABLATION.model_copy(update=besides), command_line="data.train=<script>alert(1)</script>"
+    )
+    found.rows.loc[("loose", 0, 8), "val/accuracy"] = math.nan  # as of a child that diverged
+    found.rows.loc[found.rows.index.get_level_values("step") == 8, list(ADDED)] = 0.25
+    return found, write_report(found, tmp_path_factory.mktemp("report") / "report.html")
+
+
+def test_links_lead_to_the_running_page_and_are_absent_without_one(plain: str, whole: Report) -> None:
+    assert 'href="http://127.0.0.1:5100/#/experiments/7/runs/' in whole[1][0].read_text()
+    assert "/#/experiments/" not in plain
+    assert "No page of MLflow was up" in plain
+
+
+def test_every_number_in_the_table_comes_from_rows_in_the_csv(whole: Report) -> None:
+    found, (html, rows, *_) = whole
     page, stored = Page(html.read_text()), read_csv(rows)
     values = {measure: find_numbers(stored, measure) for measure in list_measures("val/accuracy", stored.logged)}
     by_title = {measure.title: measure for measure in values}
@@ -75,6 +88,7 @@ def test_every_number_in_the_table_comes_from_rows_in_the_csv(tmp_path: Path) ->
         assert float(value) == pytest.approx(values[by_title[title]][variant, int(seed)])
     assert {row[4] for row in traced} == found.logged
     shown = {row[0]: row[1:] for row in page.rows if len(row) == 3}
+    assert shown.keys() >= set(ADDED.values())
     for measure, of in values.items():
         (cells,) = (cells for name, cells in shown.items() if name.startswith(f"{measure.title}{RULES[measure.how]}"))
         for variant, cell in zip(FINAL, cells, strict=True):
@@ -84,18 +98,12 @@ def test_every_number_in_the_table_comes_from_rows_in_the_csv(tmp_path: Path) ->
             assert cell.startswith(f"{mean}[{low}, {high}]")
 
 
-def test_the_page_is_made_again_of_its_rows(tmp_path: Path) -> None:
-    besides = {"no_worse": {"val/accuracy": 0.02}, "interaction": ("val/accuracy", "val/accuracy")}
-    other = ablation(code=True, definition=ABLATION.model_copy(update=besides))
-    other.rows.loc[("loose", 0, 8), "val/accuracy"] = math.nan  # as of a child that diverged
-    for number, made in enumerate((paired_ablation(), other)):
-        html, rows, *others = files = write_report(made, tmp_path / f"report{number}.html")
-        problems = [f"report{number}-problems.csv"] if number == 0 else []
-        assert [file.name for file in others] == [*problems, f"report{number}.svg"]
-        before = [file.read_bytes() for file in files]
-        assert conclude(read_csv(rows)) == conclude(made)
-        assert write_report(read_csv(rows), html) == files
-        assert [file.read_bytes() for file in files] == before
+def test_the_page_is_made_again_of_its_rows(whole: Report) -> None:
+    made, (html, rows, *others) = whole
+    assert [file.name for file in others] == ["report-problems.csv", "report.svg"]
+    before = [file.read_bytes() for file in (html, rows, *others)]
+    assert conclude(read_csv(rows)) == conclude(made)
+    assert [file.read_bytes() for file in write_report(read_csv(rows), html)] == before
 
 
 @pytest.mark.parametrize(
@@ -124,28 +132,32 @@ def test_a_file_that_holds_no_report_rows_is_an_error(tmp_path: Path) -> None:
         read_csv(tmp_path / "absent.csv")
 
 
-def test_the_file_needs_nothing_from_outside(tmp_path: Path) -> None:
-    html, rows, _ = write_report(ablation(code=True), tmp_path / "report.html")
-    page = Page(html.read_text())
-    assert len(page.loaded) == 3  # the differences, the compared metric, the other curves
-    assert all(address.startswith("data:image/svg+xml;base64,") for address in page.loaded)
-    assert "@import" not in html.read_text()
-    assert "url(" not in html.read_text()
-    assert rows.name == "report.csv"
+def test_the_file_needs_nothing_from_outside(whole: Report) -> None:
+    html = whole[1][0].read_text()
+    loaded = Page(html).loaded
+    assert len(loaded) == 3  # the differences, the compared metric, the other curves
+    assert all(address.startswith("data:image/svg+xml;base64,") for address in loaded)
+    assert "@import" not in html
+    assert "url(" not in html
 
 
 def test_an_unfinished_child_is_left_out_and_named() -> None:
     children = children_of(ablation())
-    found = ablation(children=children | {("tight", 2): child("tight", 2, 0.1, steps=4)})
+    children |= {("tight", 2): child("tight", 2, 0.1, steps=4), ("loose", 2): pd.DataFrame()}
+    del children["loose", 1]
+    found = ablation(children=children)
     assert find_numbers(found, list_measures("val/accuracy", [])[0])["tight"].tolist() == FINAL["tight"][:2]
-    assert "leash-tight-seed2 (last row at step 4)" in render(found, "report.csv")
-    found = ablation(children=children | {("tight", 2): pd.DataFrame()})
-    assert "leash-tight-seed2 (no row yet)" in render(found, "report.csv")
-    del children["tight", 2]
-    assert "Not started: tight, seed 2." in render(ablation(children=children), "report.csv")
+    page = render(found, "report.csv")
+    for named in (
+        "leash-tight-seed2 (last row at step 4)",
+        "leash-loose-seed2 (no row yet)",
+        "Not started: loose, seed",
+    ):
+        assert named in page
 
 
-def test_one_seed_or_none_makes_a_report_without_a_claim() -> None:
+def test_one_seed_or_none_makes_a_report_without_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ares.ablations.report.draw_curves", draw_curves)
     single = ablation(children={(variant, 0): child(variant, 0, 0.6) for variant in FINAL})
     single.rows.loc[("tight", 0, 8), "val/accuracy"] = 0.9
     html = render(single, "report.csv")
@@ -154,21 +166,19 @@ def test_one_seed_or_none_makes_a_report_without_a_claim() -> None:
     assert "Nothing can be compared with loose yet" in render(ablation(children={}), "report.csv")
 
 
-def test_measures_without_rows_are_left_out() -> None:
-    for code in (False, True):
-        html = render(ablation(code=code), "report.csv")
-        assert ("tokens per solved problem" in html, "with outcome wrong_answer" in html) == (code, code)
+def test_measures_without_rows_are_left_out(plain: str, whole: Report) -> None:
+    for title in ("tokens per solved problem", "with outcome wrong_answer"):
+        assert (title in whole[1][0].read_text(), title in plain) == (True, False)
 
 
-def test_what_was_compared_is_shown_by_the_settings_that_differ() -> None:
-    page = Page(render(ablation(), "report.csv"))
-    assert ["algorithm.kl.coef", "0.01", "0.1"] in page.rows
-    assert not any(row[:1] in (["rollout.n"], ["train.seed"]) for row in page.rows)
+def test_what_was_compared_is_shown_by_the_settings_that_differ(plain: str) -> None:
+    rows = Page(plain).rows
+    assert ["algorithm.kl.coef", "0.01", "0.1"] in rows
+    assert not any(row[:1] in (["rollout.n"], ["train.seed"]) for row in rows)
 
 
-def test_names_are_text_and_not_html() -> None:
-    found = ablation(command_line="data.train=<script>alert(1)</script>")
-    assert "<script>alert" not in render(found, "report.csv")
+def test_names_are_text_and_not_html(whole: Report) -> None:
+    assert "<script>alert" not in whole[1][0].read_text()
 
 
 @pytest.mark.parametrize(
@@ -212,7 +222,8 @@ def test_rows_are_read_from_the_childrens_commits(tmp_path: Path) -> None:
 
 def test_variants_keep_the_order_of_the_file(tmp_path: Path) -> None:
     """The first one is the baseline, also of a report, and when the ablation is started again."""
-    config = load("tiny-math", ["tracking.uri=sqlite:///" + str(tmp_path / "mlflow.db")])
+    mlflow_database.beside(tmp_path)
+    config = load("tiny-math", [f"tracking.uri=sqlite:///{tmp_path / 'mlflow.db'}"])
     file = tmp_path / "leash.yaml"
     file.write_text("{name: leash, profile: tiny-math, variants: {tight: [], loose: []}, seeds: [0, 1]}")
     for _ in range(2):
@@ -262,7 +273,7 @@ def test_what_was_decided_before_the_first_child_started_stays(stored: dict[str,
         ({"interaction": ("m", "x")}, {"interaction": ("m", "y")}),
     ],
 )
-def test_only_a_metric_that_no_child_has_logged_can_be_corrected(
+def test_only_a_metric_that_was_never_logged_can_be_corrected(
     mistyped: dict[str, Any], corrected: dict[str, Any], tmp_path: Path
 ) -> None:
     """After the last step of the last child a mistyped one could neither be compared nor corrected."""

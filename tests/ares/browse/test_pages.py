@@ -42,7 +42,7 @@ def test_no_other_file_is_served(client: httpx.Client, path: str) -> None:
     assert client.get(path).status_code == 404
 
 
-def test_opening_a_run_reads_the_tables_of_one_step_however_many_there_are(
+def test_opening_a_run_reads_the_tables_of_one_step_alone(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
@@ -79,9 +79,7 @@ def test_what_cannot_be_answered_is_told(client: httpx.Client, asked: dict[str, 
     assert (reply.status_code, says in reply.json()["error"]) == (status, True)
 
 
-def test_a_folder_holds_every_answer_that_the_page_asks_for(
-    client: httpx.Client, store: RunStore, tmp_path: Path
-) -> None:
+def test_a_folder_holds_every_answer_to_the_page(client: httpx.Client, store: RunStore, tmp_path: Path) -> None:
     told: list[str] = []
     write_folder([store], tmp_path / "page", told.append)
     assert told == ["uninterrupted …"]

@@ -21,7 +21,8 @@ from ares.config.algorithm import AlgorithmConfig
 from ares.config.run import LoraConfig
 
 VERPO = "{alpha: 1, sigma: 1, delta: 1, gamma: 0.1, beta: 1}"
-ENGINE = "aepo: {enabled: false}, kl: {placement: none}, policy: {old_log_probs: engine}"
+OFF = "aepo: {enabled: false}"
+ENGINE = f"{OFF}, kl: {{placement: none}}, policy: {{old_log_probs: engine}}"
 MINIMAL = "model: {path: somewhere}\ndata: {train: problems.jsonl}\n"
 
 
@@ -58,28 +59,16 @@ def refusal(name: str, *overrides: str) -> str:
         ("data.train={a: x, b: [y]}", r"b: a source is a text"),
         ("algorithm.advantage.estimator=none", r"estimator=none learns from KL alone: set kl.placement=loss and model"),
         ("data.weights={a: 1}", r"data.weights: one for each source of a mixture"),
-        (
-            "data={train: {a: x, b: y}, weights: {a: {0: 1, 9: 0}, b: {9: 0, 20: 1}}}",
-            "data.weights: nothing is drawn from at step 9: all weights are 0",
-        ),
+        ("data={train: {a: x, b: y}, weights: {a: {0: 1, 9: 0}, b: {9: 0, 20: 1}}}", "nothing is drawn from at step 9"),
         ("data={train: {a: x, b: y}, weights: {a: 1, b: {}}}", "data.weights: Dictionary should have at least 1 item"),
         ("data.curriculum={}", "data.curriculum: its levels are the sources of data.train: name two or more"),
-        (
-            "data={order: easy_first, train: [a, b], curriculum: {}}",
-            "data.order=easy_first: data.curriculum and data.weights order problems",
-        ),
+        ("data={order: easy_first, train: [a, b], curriculum: {}}", "data.curriculum and data.weights order problems"),
         ("reward={kind: [math, code], accuracy: math}", "reward.kind: code stands alone"),
         ("reward.by_row=true", "reward.by_row chooses among several kinds"),
         ("reward={by_row: true, kind: [math, code], accuracy: code}", "each row's own score is its accuracy"),
-        (
-            "reward={by_row: true, kind: [math, code], code: {efficiency: 0.1}}",
-            "programs are worth reward.code.accuracy",
-        ),
+        ("reward={by_row: true, kind: [math, code], code: {efficiency: 0.1}}", "are worth reward.code.accuracy"),
         ("learner={compile: true, sharded: true}", "learner.compile is for causal models without learner.sharded"),
-        (
-            "learner={optimizer: adamw_8bit, offload_optimizer: true}",
-            "learner.optimizer=adamw_8bit needs whole weights",
-        ),
+        ("learner={optimizer: adamw_8bit, offload_optimizer: true}", "optimizer=adamw_8bit needs whole weights"),
         ("reward.kind=model", "reward.kind=model needs reward.model.path"),
         ("reward={kind: model, model: {path: x}}", "reward.kind=model has a scale of its own"),
         ("data.format_prompt=no place", "data.format_prompt: there is no {prompt}"),
@@ -104,15 +93,12 @@ def refusal(name: str, *overrides: str) -> str:
         ("algorithm.advantage.estimator=maxrl", "maxrl is for rewards 0 and 1: set algorithm.aepo.enabled=false"),
         ("algorithm={advantage: {estimator: gdpo}, kl: {placement: reward}}", "gdpo compares each part of the reward"),
         (
-            "algorithm={aepo: {enabled: false}, advantage: {estimator: pass_at_k, settings: {k: 9}}}",
-            "algorithm.advantage.settings.k (9) must be at most rollout.n (8)",
+            f"algorithm={{{OFF}, advantage: {{estimator: pass_at_k, settings: {{k: 9}}}}}}",
+            "k (9) must be at most rollout.n",
         ),
         ("algorithm.policy.importance_floor=0.5", "importance_floor is for importance_weights=masked or rejected"),
         ("algorithm.policy={loss: cispo, ratio: sequence}", "ratio=sequence (GSPO) is for loss=ppo; cispo has a ratio"),
-        (
-            "algorithm.policy={loss: cispo, settings: {tau: 1}}",
-            "algorithm.policy.settings.tau is unknown (known: limit)",
-        ),
+        ("algorithm.policy={loss: cispo, settings: {tau: 1}}", "policy.settings.tau is unknown (known: limit)"),
         ("algorithm.policy={loss: cispo, settings: {limit: 0}}", "algorithm.policy.settings.limit: Input should be"),
         ("algorithm.policy.loss=cipso", "algorithm.policy.loss: 'cipso' is not a policy loss (did you mean cispo?)"),
         ("learner.global_batch_prompts=7", "learner.global_batch_prompts (7) must divide rollout.prompts (16)"),
@@ -123,10 +109,7 @@ def refusal(name: str, *overrides: str) -> str:
         ("model.mask_estimate=full", "model.mask_estimate is for masked-diffusion models (model.family)"),
         ("rollout.diffusion.threshold=0.9", "rollout.diffusion is for masked-diffusion models (model.family)"),
         ("rollout.diffusion.block=4", "rollout.diffusion is for masked-diffusion models (model.family)"),
-        (
-            "algorithm.difficulty.alpha_init={easy: 1}",
-            "algorithm.difficulty.alpha_init: no value for medium, hard",
-        ),
+        ("algorithm.difficulty.alpha_init={easy: 1}", "algorithm.difficulty.alpha_init: no value for medium, hard"),
         ("algorithm.difficulty={alpha_min: 1, alpha_max: 0.5}", "algorithm.difficulty: alpha_min"),
         ("algorithm.kl.coef=-1", "algorithm.kl.coef"),
         ("algorithm.kl={kind: adaptive, target: 0}", "algorithm.kl: kind=adaptive"),
@@ -145,8 +128,8 @@ def refusal(name: str, *overrides: str) -> str:
         (f"algorithm={{{ENGINE[:-1]}, importance_weights: rejected}}}}", "importance_level do nothing"),
         ("algorithm={aepo: {enabled: false}, advantage: {estimator: maxrl}, kl: {placement: reward}}", "maxrl is for"),
         (
-            "algorithm={aepo: {enabled: false}, advantage: {estimator: pass_at_k}, overlong: {soft_punish_cache: 9}}",
-            "pass_at_k is for rewards 0 and 1",
+            f"algorithm={{{OFF}, advantage: {{estimator: pass_at_k}}, overlong: {{soft_punish_cache: 9}}}}",
+            "pass_at_k is for",
         ),
         ("algorithm.policy={loss: clip_cov, settings: {low: 5}}", "algorithm.policy.settings: low (5.0) must be below"),
         ("learner.final_lr=0.1", "learner: decay_start and final_lr are for schedule=linear and cosine"),
@@ -158,27 +141,19 @@ def test_an_unknown_key_and_a_bad_value_are_errors_that_name_the_field(wrong: st
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("profile", "wrong", "told"),
     [
-        ("rollout.diffusion.block=4", "rollout.diffusion.block (4) must divide rollout.max_response_length (14)"),
-        ("rollout.diffusion.block=2 rollout.diffusion.steps=8", "rollout.diffusion.steps (8) must be a multiple of"),
-        ("rollout.diffusion.block=2 validation.few_steps=5", "validation.few_steps (5) must be a multiple of the 7"),
-        ("rollout.diffusion.threshold=1", "rollout.diffusion.threshold"),
+        ("tiny-diffusion", ["rollout.diffusion.block=4"], "block (4) must divide rollout.max_response_length (14)"),
+        ("tiny-diffusion", ["rollout.diffusion={block: 2, steps: 8}"], "steps (8) must be a multiple of"),
+        ("tiny-diffusion", ["rollout.diffusion.block=2", "validation.few_steps=5"], "(5) must be a multiple of the 7"),
+        ("tiny-diffusion", ["rollout.diffusion.threshold=1"], "rollout.diffusion.threshold"),
+        ("tiny-math", ["learner.ema=0.9", "model.lora={rank: 4}"], "does not go with model.lora"),
+        ("tiny-math", ["learner.ema=0.9", "data.validation={ema: h}"], "val/ema is of the averaged weights"),
+        ("tiny-math", ["rollout.engine=vllm", "validation.temperature=3"], "rollout.engine=vllm samples at 0.01 to 2"),
     ],
 )
-def test_blocks_of_a_canvas_are_equal_and_so_are_their_steps(wrong: str, told: str) -> None:
-    assert told in refusal("tiny-diffusion", *wrong.split())
-    assert load("tiny-diffusion", ["rollout.diffusion={block: 2, steps: 7, threshold: 0.9}"])
-
-
-def test_an_average_is_of_whole_weights_and_no_held_out_set_has_the_name_of_its_metrics() -> None:
-    assert "does not go with model.lora" in refusal("tiny-math", "learner.ema=0.9", "model.lora={rank: 4}")
-    assert "val/ema is of the averaged weights" in refusal("tiny-math", "learner.ema=0.9", "data.validation={ema: h}")
-
-
-def test_vllm_is_asked_for_held_out_responses_at_temperatures_that_it_has() -> None:
-    said = refusal("tiny-math", "rollout.engine=vllm", "validation.temperature=3")
-    assert "validation.temperature=3: rollout.engine=vllm samples at 0.01 to 2" in said
+def test_settings_that_contradict_each_other_are_refused(profile: str, wrong: list[str], told: str) -> None:
+    assert told in refusal(profile, *wrong)
 
 
 def test_what_only_samples_may_cut_the_distribution() -> None:
@@ -277,25 +252,6 @@ def test_a_key_may_stand_in_two_sections_and_overrule_an_anchor(profile: Any) ->
 # ---- overrides -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("given", "value"),
-    [
-        ("Question: {prompt}", "Question: {prompt}"),  # to YAML a mapping
-        ("{prompt}", "{prompt}"),
-        ("{prompt} # think", "{prompt} # think"),  # a comment
-        ("# {prompt}", "# {prompt}"),
-        ("[{prompt}]", "[{prompt}]"),
-        ("'{prompt}': think", "'{prompt}': think"),
-        ("*{prompt}*", "*{prompt}*"),
-        ('"{prompt}\\nThink."', "{prompt}\nThink."),
-        ("{prompt}\n  Think.\n", "{prompt}\n  Think.\n"),
-        ("null", None),
-    ],
-)
-def test_an_override_of_text_is_taken_literally(given: str, value: str | None) -> None:
-    assert load("tiny-math", [f"data.format_prompt={given}"]).data.format_prompt == value
-
-
 def test_a_template_that_yaml_does_not_read_as_text_is_an_error_that_says_how_to_write_it(profile: Any) -> None:
     said = refusal(profile("extends: tiny-math\ndata: {format_prompt: {prompt}}\n"))
     assert "data.format_prompt: YAML reads no text here: put the template in quotes" in said
@@ -345,7 +301,7 @@ def test_an_invalid_held_out_set_is_refused(given: str, told: str) -> None:
          "500 problems are fewer than rollout.prompts=512: set rollout.prompts=384"),
     ],
 )  # fmt: skip
-def test_a_batch_that_is_too_big_is_refused_with_one_that_fits(
+def test_too_big_a_batch_is_refused_with_one_that_fits(
     problems: int, settings: tuple[str, ...], told: str | None
 ) -> None:
     config = load("tiny-math", list(settings))
@@ -365,6 +321,16 @@ def test_a_batch_that_is_too_big_is_refused_with_one_that_fits(
         ("algorithm.aepo.enabled=false", False),
         ("learner.betas=[0.8, 0.9]", (0.8, 0.9)),
         ("data.format_prompt=a=b {prompt}", "a=b {prompt}"),
+        ("data.format_prompt=Question: {prompt}", "Question: {prompt}"),  # to YAML a mapping
+        ("data.format_prompt={prompt}", "{prompt}"),
+        ("data.format_prompt={prompt} # think", "{prompt} # think"),  # a comment
+        ("data.format_prompt=# {prompt}", "# {prompt}"),
+        ("data.format_prompt=[{prompt}]", "[{prompt}]"),
+        ("data.format_prompt='{prompt}': think", "'{prompt}': think"),
+        ("data.format_prompt=*{prompt}*", "*{prompt}*"),
+        ('data.format_prompt="{prompt}\\nThink."', "{prompt}\nThink."),
+        ("data.format_prompt={prompt}\n  Think.\n", "{prompt}\n  Think.\n"),
+        ("data.format_prompt=null", None),
         ("algorithm.kl.coef={easy: 1, medium: 2, hard: 3}", {"easy": 1.0, "medium": 2.0, "hard": 3.0}),
         ("model.lora.rank=4", 4),
         # A column may be called anything.
@@ -378,10 +344,11 @@ def test_a_dotted_override_sets_one_field_and_the_last_one_wins(given: str, valu
 
 
 def test_an_override_of_a_configuration_leaves_the_rest_as_it_was() -> None:
-    before = load("tiny-math", ["train.seed=5"])
-    after = override(before, ["rollout.n=3"])
-    assert differences(before, after) == ["rollout.n: 8 → 3"]
-    assert before.rollout.n == 8
+    before = load("tiny-math")
+    after = override(before, ["rollout.n=4", "algorithm.aepo.enabled=false"])
+    assert differences(before, after) == ["algorithm.aepo.enabled: True → False", "rollout.n: 8 → 4"]
+    assert differences(before, before) == []
+    assert before == load("tiny-math")
 
 
 def test_an_optional_section_that_is_absent_is_made_by_an_override_of_one_of_its_fields() -> None:
@@ -450,9 +417,3 @@ def test_the_fingerprint_changes_with_what_changes_results(setting: str, changed
     before, after = load("tiny-math", [kind]), load("tiny-math", [kind, setting])
     assert (fingerprint(after) == fingerprint(before)) == (not changed)
     assert [line.partition(":")[0] for line in differences(before, after)] == changed
-
-
-def test_differences_tell_old_and_new_value() -> None:
-    before, after = load("tiny-math"), load("tiny-math", ["rollout.n=4", "algorithm.aepo.enabled=false"])
-    assert differences(before, after) == ["algorithm.aepo.enabled: True → False", "rollout.n: 8 → 4"]
-    assert differences(before, before) == []

@@ -12,9 +12,7 @@ from ares.runs import Run
 from ares.runs.description import model_digests
 
 
-def test_a_shipped_profile_is_read_from_any_directory_and_stays_the_same_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shipped_profile_is_the_same_run_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = load("tiny-math")
     _, digests = Run.check(here, "any", tmp_path / "runs")
     monkeypatch.chdir(tmp_path)
@@ -54,9 +52,7 @@ def test_what_the_working_directory_has_comes_first(tmp_path: Path, monkeypatch:
         ("nobody/nothing", "no directory of {here}, and no model of the hub that can be read: "),
     ],
 )
-def test_a_missing_model_is_reported_in_one_line(
-    path: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_model_is_one_line(path: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "weights.bin").touch()
     config = load("math", [f"model.path={path}", "data.train=rows.jsonl"])

@@ -96,10 +96,9 @@ def test_every_wrong_row_is_named_with_every_reason(tmp_path: Path) -> None:
     assert (found.rows, found.good, found.counts()["rows with an error"]) == (4, False, 3)
 
 
-def test_code_rows_without_tests_or_with_invalid_ones_are_named(tmp_path: Path) -> None:
+def test_code_rows_with_invalid_tests_are_named(tmp_path: Path) -> None:
     rows = [
         CODE,
-        CODE | {"id": "b", "test_cases": []},
         CODE | {"id": "c", "test_cases": ["assert inc(1) == 2", "assert inc(1) ="]},
         CODE | {"id": "d", "test_cases": ["# assert nothing"]},
         CODE | {"id": "e", "setup": "def"},
@@ -107,20 +106,18 @@ def test_code_rows_without_tests_or_with_invalid_ones_are_named(tmp_path: Path) 
     ]
     found = checked(rows_in(tmp_path / "p.jsonl", rows), "tests")
     assert [(row, what[:20]) for row, what in findings(found)] == [
-        (3, "test 2 does not pars"),
-        (4, "test 1 has no statem"),
-        (5, "setup does not parse"),
-        (6, "test_cases is not re"),
+        (2, "test 2 does not pars"),
+        (3, "test 1 has no statem"),
+        (4, "setup does not parse"),
+        (5, "test_cases is not re"),
     ]
     assert list(found.problems) == [1]
-    assert found.left_out == {"2 (b)": "there is no test"}
 
 
 def test_rows_without_tests_are_listed_and_left_out_and_a_set_of_them_alone_is_refused(tmp_path: Path) -> None:
     rows = [CODE | {"id": str(number), "prompt": f"{number}", "test_cases": []} for number in range(30)]
     found = checked(rows_in(tmp_path / "p.jsonl", [*rows, CODE]), "tests")
-    assert found.good
-    assert found.trained_on == 1
+    assert (found.good, found.trained_on, found.left_out["2 (1)"]) == (True, 1, "there is no test")
     counts = found.counts()
     assert (counts["rows"], counts["rows with an error"]) == (31, 0)
     assert counts["rows without tests, left out"].startswith("30: 1 (0), 2 (1), ")
@@ -129,8 +126,7 @@ def test_rows_without_tests_are_listed_and_left_out_and_a_set_of_them_alone_is_r
     assert found.good
     assert f"{tmp_path}/h.jsonl:2 (0)" in found.left_out
     found = checked(rows_in(tmp_path / "q.jsonl", rows), "tests")
-    assert findings(found) == [(0, "there is no test")]
-    assert found.trained_on == 0
+    assert (findings(found), found.trained_on) == ([(0, "there is no test")], 0)
 
 
 @pytest.mark.parametrize(("needs", "row"), [("answer", MATH), ("tests", CODE)])

@@ -342,9 +342,7 @@ def test_blank_lines_do_not_shift_the_rows_that_errors_name(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("key", "setting"), [("prompt", "data.prompt_key"), ("answer", "data.answer_key")])
-def test_a_missing_column_is_named_with_the_columns_there_are_and_the_setting(
-    key: str, setting: str, tmp_path: Path
-) -> None:
+def test_a_missing_column_is_named_with_those_there_are_and_its_setting(key: str, setting: str, tmp_path: Path) -> None:
     row = {name: value for name, value in GOOD.items() if name != key} | {"other": "x"}
     said = refusal(jsonl(tmp_path / "p.jsonl", [row]))
     assert said.startswith(f"{tmp_path / 'p.jsonl'}: column {key!r} is missing (columns: ")
@@ -360,9 +358,7 @@ def test_a_tokenizer_without_a_chat_template_is_an_error_that_names_it(tmp_path:
         load_problems(source, "train", DataConfig(train=source), bare)
 
 
-def test_a_prompt_beyond_the_tokenizers_length_is_ours_to_tell(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_prompt_beyond_the_tokenizers_length_is_quiet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """transformers would warn of indexing errors; prompts that are too long are left out and counted."""
     source = tmp_path / "long.jsonl"
     source.write_text(json.dumps({"prompt": "1 + " * 40 + "1 =", "answer": "41"}) + "\n")

@@ -1,11 +1,18 @@
 """Procedural tasks: questions are made from their names alone; train and held-out ones differ; errors say what."""
 
+import contextlib
+import inspect
+import re
+from collections.abc import Iterator
+
+import pandas as pd
 import pytest
 
 from ares.config import RewardConfig
 from ares.data.procedural import read_procedural
 from ares.data.sources import DataError, read_rows
 from ares.grading import RewardError
+from ares.grading.grader import Grader
 from ares.grading.graders import load_grader
 from rewards.procedural import REFUSED, make_task, reasoning_gym
 
@@ -77,28 +84,29 @@ def test_a_scorer_that_raises_gives_no_score_and_never_zero():
     assert reasoning_gym(row["data_source"], "not a number", row["answer"], row["extra_info"])["score"] is None
 
 
-@pytest.mark.parametrize("task", ["sudoku", "rotate_matrix", "tower_of_hanoi", "chain_sum"])
-def test_an_answer_of_several_lines_is_read_whole(task: str) -> None:
-    rows = read_procedural(f"reasoning_gym:{task}", "test", 2).assign(id=["a", "b"], slot=[0, 1], sample=0)
-    grader = load_grader(RewardConfig(kind="reasoning_gym"))
-    try:
+@pytest.fixture(scope="module")
+def grader() -> Iterator[Grader]:
+    with contextlib.closing(load_grader(RewardConfig(kind="reasoning_gym", timeout=60.0))) as grader:
+        yield grader
+
+
+def asked(source: str, count: int) -> pd.DataFrame:
+    return read_procedural(source, "test", count).assign(id=list("abc")[:count], slot=range(count), sample=0)
+
+
+def test_an_answer_of_several_lines_is_read_whole(grader: Grader) -> None:
+    for task in ("sudoku", "rotate_matrix", "tower_of_hanoi", "chain_sum"):
+        rows = asked(f"reasoning_gym:{task}", 2)
         for before in ("", "<think>\nHm.\n</think>\n", "So this is it.\nAnswer:\n"):
             assert grader.grade(rows.assign(response=before + rows["answer"]))["accuracy"].tolist() == [1.0, 1.0]
         grader.try_on(rows.assign(response=""))
-    finally:
-        grader.close()
 
 
 def test_a_task_whose_own_answer_is_worth_nothing_as_it_is_read_is_refused_before_a_run() -> None:
-    rows = read_procedural("reasoning_gym:sudoku", "test", 2).assign(id=["a", "b"], slot=[0, 1], sample=0, response="")
-    grader = load_grader(RewardConfig(kind="reasoning_gym", answer="last_line"))
-    try:
-        with pytest.raises(
-            RewardError, match=r"sudoku.*: its own reference answer is worth 0.*\(last_line; reward.answer"
-        ):
-            grader.try_on(rows)
-    finally:
-        grader.close()
+    told = r"sudoku.*: its own reference answer is worth 0.*\(last_line; reward.answer"
+    grader = load_grader(RewardConfig(kind="reasoning_gym", timeout=60.0, answer="last_line"))
+    with contextlib.closing(grader), pytest.raises(RewardError, match=told):
+        grader.try_on(asked("reasoning_gym:sudoku", 2).assign(response=""))
 
 
 def test_another_version_that_makes_other_questions_is_noticed():
@@ -109,9 +117,6 @@ def test_another_version_that_makes_other_questions_is_noticed():
 
 def test_no_scorer_that_is_used_evaluates_what_a_response_says():
     """The list of refused tasks is complete: of every other task, the scorer's source evaluates nothing."""
-    import inspect
-    import re
-
     from reasoning_gym.factory import DATASETS
 
     evaluates = re.compile(r"(?<!literal_)\beval\(\w*answer|parse_expr\(|\bexec\(")
@@ -120,21 +125,13 @@ def test_no_scorer_that_is_used_evaluates_what_a_response_says():
     assert found <= REFUSED.keys()
 
 
-def test_a_grader_reads_the_answer_and_a_scorer_that_raises_is_no_zero() -> None:
-    rows = read_procedural(SUMS, "test", 3).assign(id=["a", "b", "c"], slot=[0, 1, 2], sample=0)
+def test_a_grader_reads_the_answer_and_a_scorer_that_raises_is_no_zero(grader: Grader) -> None:
+    rows = asked(SUMS, 3)
     answers = rows["answer"].tolist()
     rows["response"] = [f"I think.\n{answers[0]}", f"The answer is {answers[1]}, not {answers[1]}0.", ""]
-    sums = load_grader(RewardConfig(kind="reasoning_gym"))
-    half = load_grader(RewardConfig(kind="reasoning_gym", weights=(0.5,)))
-    first = load_grader(RewardConfig(kind="reasoning_gym", answer=r"answer is (-?\d+)"))
-    unscored = read_procedural("reasoning_gym:prime_factorization", "test", 1).assign(
-        id="d", slot=0, sample=0, response="two"
-    )
-    try:
-        assert sums.grade(rows)["accuracy"].tolist() == [1.0, 0.0, 0.0]
+    assert grader.grade(rows)["accuracy"].tolist() == [1.0, 0.0, 0.0]
+    by_pattern = RewardConfig(kind="reasoning_gym", timeout=60.0, answer=r"answer is (-?\d+)")
+    with contextlib.closing(load_grader(by_pattern)) as first:
         assert first.grade(rows)["accuracy"].tolist() == [0.0, 1.0, 0.0]
-        assert sums.grade(unscored)["accuracy"].isna().all()
-        assert half.grade(rows)["accuracy"].tolist() == [1.0, 0.0, 0.0]
-    finally:
-        for grader in (sums, first, half):
-            grader.close()
+    unscored = asked("reasoning_gym:prime_factorization", 1).assign(response="two")
+    assert grader.grade(unscored)["accuracy"].isna().all()

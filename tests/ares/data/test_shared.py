@@ -49,9 +49,7 @@ def test_what_may_change_a_problem_is_kept(one: str, other: str) -> None:
     assert normalised(f"What is {one}?") != normalised(f"What is {other}?")
 
 
-def test_the_start_of_a_run_says_what_is_shared_and_a_setting_leaves_it_out(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_shared_is_said_and_a_setting_drops_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         run, _ = Run.check(config(*settings(tmp_path)), "all", tmp_path)
     assert len(run.train_set) == 5

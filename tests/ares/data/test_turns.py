@@ -130,9 +130,7 @@ def check(holds: Callable[..., None], strategies: tuple[Any, ...], examples: int
 
 
 @pytest.mark.parametrize(("strategies", "holds"), PROPERTIES)
-def test_an_episode_is_the_whole_conversation_whatever_it_holds(
-    strategies: tuple[Any, ...], holds: Callable[..., None]
-) -> None:
+def test_an_episode_is_the_whole_conversation(strategies: tuple[Any, ...], holds: Callable[..., None]) -> None:
     check(holds, strategies, 60)
 
 

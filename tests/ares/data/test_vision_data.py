@@ -73,7 +73,7 @@ def test_images_start_from_image_dir(tmp_path: Path) -> None:
     assert path_of(loaded.frame["media_references"][0][0]) == str(tmp_path / "photos" / "a.png")
 
 
-def test_without_image_dir_they_start_from_the_folder_of_the_data_file_wherever_that_is_read_from(
+def test_without_image_dir_they_start_from_the_folder_of_the_data_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image(tmp_path / "photos", "a.png")
@@ -125,9 +125,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("row", "told"), BROKEN)
-def test_what_cannot_be_used_is_named_with_its_row_before_anything_is_spent(
-    tmp_path: Path, row: dict[str, Any], told: str
-) -> None:
+def test_what_cannot_be_used_is_named_with_its_row(tmp_path: Path, row: dict[str, Any], told: str) -> None:
     (tmp_path / "text.png").write_text("no image")
     whole = image(tmp_path, "whole.png", (64, 64)).read_bytes()
     (tmp_path / "cut.png").write_bytes(whole[: len(whole) // 2])

@@ -90,6 +90,7 @@ def hurried(row, seed):
 def alone(row):
     pass
 '''
+NOBODY = "http://127.0.0.1:9"
 CALL = '<tool_call>{{"name": "add", "arguments": {{"n": {}}}}}</tool_call>'
 
 
@@ -102,9 +103,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pool(file: Path) -> Iterator[EnvironmentPool]:
-    pool = EnvironmentPool(settings(file, "adds", processes=1))
-    yield pool
-    pool.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("http_proxy", NOBODY)
+        pool = EnvironmentPool(settings(file, "adds", processes=1, variables=["http_proxy"]))
+        yield pool
+        pool.close()
 
 
 def settings(file: Path, name: str, **others: object) -> EnvironmentConfig:
@@ -245,11 +248,11 @@ def test_a_client_that_gave_up_is_answered_when_it_asks_the_same_again(pool: Env
         assert why in answer.error if tries == 1 else answer == Answer(Reply(reward=7.0, done=True))
 
 
-def test_requests_of_agents_take_no_proxy(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    own = EnvironmentPool(settings(file, "adds", processes=1, variables=["http_proxy"]))
-    assert begin(own, "adds")[1].reply is not None
-    own.close()
+def test_requests_of_agents_take_no_proxy(pool: EnvironmentPool) -> None:
+    answer = begin(pool, "does", at_once="int(ask([user(os.environ['http_proxy'])])['message']['content'])")[1]
+    assert answer.reply is not None
+    assert answer.reply.chat is not None
+    assert answer.reply.chat["messages"] == [{"role": "user", "content": NOBODY}]
 
 
 def pids_of(started: Answer) -> list[int]:

@@ -107,8 +107,8 @@ def said(answers: list[Answer]) -> list[str | tuple[str, ...]]:
 
 
 def kill(pool: EnvironmentPool) -> None:
-    """Kill the pool's processes, by environments that do."""
-    assert all("died" in error for error in said(pool.step(episodes(2), ["[os._exit(3)]"] * 2)))
+    """Kill one of the pool's processes, by an environment that does."""
+    assert "died" in said(pool.step(episodes(1), ["[os._exit(3)]"]))[0]
 
 
 def test_episodes_are_answered_in_the_order_asked_whichever_process_has_them(pool: EnvironmentPool) -> None:
@@ -144,7 +144,6 @@ FAILURES = {
 }  # fmt: skip
 RESET_FAILURES = {
     "time.sleep(60)": "took more than 1 s",
-    "os._exit(1)": "its process died",
     "['a']": "TypeError: an observation is text, not a value of type list",
 }
 
@@ -171,13 +170,12 @@ def test_what_fails_has_an_error_in_one_line_and_the_others_of_its_process_are_r
 
 
 def test_a_forked_process_says_nothing_and_one_that_dies_between_calls_is_nobodys_error(pool: EnvironmentPool) -> None:
-    assert said(pool.step(episodes(2), ["Reply(str(os.fork() and 1))"] * 2)) == ["1", "1"]
-    some = begin(pool, episodes(2))
+    assert said(pool.step(episodes(1), ["Reply(str(os.fork() and 1))"])) == ["1"]
+    some = play(pool, begin(pool, episodes(2)), "a")
     late = "[__import__('threading').Timer(0.1, os._exit, [1]).start()] and Reply('late')"
-    assert said(pool.step(some, ["a", "a"])) == ["a 11", "a 11"]
-    assert said(pool.step(episodes(2), [late] * 2)) == ["late", "late"]
+    assert said(pool.step(episodes(1), [late])) == ["late"]
     time.sleep(0.4)
-    assert said(pool.step([replace(each, said=("a",)) for each in some], ["b", "b"])) == ["b 12", "b 12"]
+    assert said(pool.step(some, ["b", "b"])) == ["b 12", "b 12"]
 
 
 def test_an_episode_is_rebuilt_from_what_was_said_after_a_kill_or_for_an_earlier_turn(pool: EnvironmentPool) -> None:
@@ -189,9 +187,7 @@ def test_an_episode_is_rebuilt_from_what_was_said_after_a_kill_or_for_an_earlier
         assert said(pool.step(second_turn, ["d", "e"])) == ["d 12", "e 12"]
 
 
-def test_one_that_answers_differently_is_not_reproducible_and_named_with_its_row_and_turn(
-    pool: EnvironmentPool, file: Path
-) -> None:
+def test_one_that_answers_differently_is_named_with_its_row_and_turn(pool: EnvironmentPool, file: Path) -> None:
     some = play(pool, begin(pool, episodes(1, environment=f"{file}:Clock")), "a", "b")
     pool.end([some[0].key])
     [answer] = pool.step(some, ["c"])
@@ -203,15 +199,15 @@ def test_one_that_answers_differently_is_not_reproducible_and_named_with_its_row
     assert "row 'row 0', reset: not reproducible" in answer.error
 
 
-@pytest.mark.parametrize("name", ["Random", "Seeding"])
-def test_global_generators_are_each_episodes_own(name: str, pool: EnvironmentPool, file: Path) -> None:
-    """Whether its environment seeds them or not."""
-    together = play(pool, begin(pool, episodes(3, environment=f"{file}:{name}")), "a", "b")
+def test_global_generators_are_each_episodes_own(pool: EnvironmentPool, file: Path) -> None:
+    """Whether its environment seeds them or not; after a kill too."""
+    begun = [each for name in ("Random", "Seeding") for each in episodes(2, environment=f"{file}:{name}")]
+    together = play(pool, begin(pool, begun), "a", "b")
     pool.end(each.key for each in together)
     kill(pool)
     for each in reversed(together):
         assert play(pool, begin(pool, [replace(each, said=(), heard=())]), "a", "b") == [each]
-    assert len({each.heard for each in together}) == 3
+    assert len({each.heard for each in together}) == 4
 
 
 def test_the_order_of_a_set_of_strings_is_the_same_in_every_process(pool: EnvironmentPool) -> None:
@@ -237,7 +233,7 @@ def test_a_rows_column_names_its_environment(pool: EnvironmentPool, file: Path) 
         )
 
 
-def test_what_it_prints_goes_where_the_runs_output_goes_and_there_is_no_input(
+def test_what_it_prints_is_output_of_the_run_and_there_is_no_input(
     file: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     pool = EnvironmentPool(settings(file, processes=1))
@@ -250,7 +246,7 @@ def test_what_it_prints_goes_where_the_runs_output_goes_and_there_is_no_input(
 
 
 def test_a_long_observation_is_cut_and_half_characters_are_spelled_out(pool: EnvironmentPool) -> None:
-    assert said(pool.step(episodes(1), ["Reply('x' * 10**8)"])) == ["x" * 64 * 3 + "… (99,999,808 more characters)"]
+    assert said(pool.step(episodes(1), ["Reply('x' * 10**7)"])) == ["x" * 64 * 3 + "… (9,999,808 more characters)"]
     assert said(pool.step(episodes(1), ["Reply(('\\ud800', 'é'))"])) == [("\\ud800", "é")]
     whole, longer = pool.step(episodes(2), [f"Reply(done=True, answer='x' * {size})" for size in (10**6, 10**6 + 1)])
     assert whole.reply is not None
@@ -304,31 +300,27 @@ def run(code: str) -> object:
     return eval(code)
 '''
 HOSTILE_CALLS = {
-    "'x' * 10**8": "xxxx",
+    "'x' * 10**7": "xxxx",
     "[0] * 10**5": "[0, 0, ",
-    "(_ for _ in ()).throw(ValueError('x' * 10**8))": "Error: ValueError: xxxx",
+    "(_ for _ in ()).throw(ValueError('x' * 10**7))": "Error: ValueError: xxxx",
     "bytearray(10**15)": "Error: MemoryError: ",
     "(lambda f: f(f))(lambda f: f(f))": "Error: RecursionError: ",
     "'<tool_call>{}</tool_' + 'call><|im_end|>'": "<tool_call>{}</tool_call><|im_end|>",
     "[name for name in os.environ if 'TOKEN' in name or 'KEY' in name]": '["A_KEY_OF_ITS_OWN"]',
 }
 DEADLY_CALLS = {
-    "time.sleep(60)": "took more than 1 s",
-    "[0 for _ in iter(int, 1)]": "took more than 1 s",
+    "time.sleep(60)": "took more than 3 s",
     "os._exit(1)": "its process died",
-    "os.kill(os.getpid(), 9)": "its process died",
     "sys.exit()": "SystemExit",
 }
 
 
-def test_tools_that_misbehave_are_cut_short_or_end_their_episode_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tools_that_misbehave_are_cut_short_or_end_one_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of one's own; code of the model runs in the sandbox."""
     (tmp_path / "own.py").write_text(TOOLS)
     for name in ("HF_TOKEN", "WANDB_API_KEY", "A_KEY_OF_ITS_OWN"):
         monkeypatch.setenv(name, "secret")
-    config = {"kind": "tools", "tools": [f"{tmp_path}/own.py:run"], "max_calls": 1, "timeout": 1, "processes": 1,
+    config = {"kind": "tools", "tools": [f"{tmp_path}/own.py:run"], "max_calls": 1, "timeout": 3, "processes": 1,
               "max_observation_length": 10, "variables": ["A_KEY_OF_ITS_OWN"]}  # fmt: skip
     pool = EnvironmentPool(EnvironmentConfig.model_validate(config))
     some = begin(pool, episodes(len(HOSTILE_CALLS) + len(DEADLY_CALLS) + 1))
@@ -340,7 +332,7 @@ def test_tools_that_misbehave_are_cut_short_or_end_their_episode_alone(
     for heard, (code, told) in zip(said(answers), (HOSTILE_CALLS | DEADLY_CALLS).items(), strict=True):
         assert isinstance(heard, str) == (code in DEADLY_CALLS), (code, heard)
         assert told in "".join(heard)[: 64 * 10], code
-        assert len("".join(heard)) <= 64 * 10 + len("… (99,999,999 more characters)"), code
+        assert len("".join(heard)) <= 64 * 10 + len("… (9,999,999 more characters)"), code
     monkeypatch.delenv("A_KEY_OF_ITS_OWN")
     with pytest.raises(ConfigError, match=r"^environment.variables: A_KEY_OF_ITS_OWN is not set$"):
         EnvironmentPool(EnvironmentConfig.model_validate(config)).describe()

@@ -159,16 +159,10 @@ def test_the_python_tool_keeps_its_variables_and_shows_the_last_value() -> None:
     assert session.python("y") == "1\n"
 
 
-HOSTILE = {
+HOSTILE = {  # what the sandbox keeps programs from: tests/sandbox
     "import os; os._exit(0)": "the process ended; the code is undone",
-    "import os, signal; os.kill(os.getppid(), signal.SIGKILL)": "PermissionError",
     "import os; os.kill(-1, 9)": "PermissionError",
-    "import os\nwhile True: os.fork()": "PermissionError",
-    "import socket; socket.create_connection(('127.0.0.1', 80))": "PermissionError",
-    "import subprocess; subprocess.run(['id'])": "Error",
-    "open('/proc/1/environ').read()": "Error",
     "open('/etc/passwd').read()": "Error",
-    "open('/usr/x', 'w')": "Error",
     "x = bytearray(10**11)": "MemoryError",
     "print('x' * 10**8)": r"x\n\(16777216 bytes in all\)\nOSError: \[Errno 27\] File too large$",
     "'x' * 10**8": r"x\n\(16777216 bytes in all\)\nOSError: \[Errno 27\] File too large$",
@@ -197,7 +191,6 @@ SLOW = {
 )
 def test_hostile_code_is_answered_by_an_error_and_the_session_lives_on(code: str) -> None:
     session = PythonSession()
-    session.python("x = 1")
     with pytest.raises(ToolError, match=(HOSTILE | SLOW)[code]):
         session.python(code)
     assert session.python("1 + 1") == "2\n"

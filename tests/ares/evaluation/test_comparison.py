@@ -1,5 +1,6 @@
 """Two evaluations side by side: paired differences, who solves which, and refusals that name what differs."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +25,25 @@ def summarised(evaluation: Evaluation, correct: list[int]) -> tuple[dict[str, An
     return summarise(evaluation, samples(ids_of(evaluation), accuracies))
 
 
-def finished(correct: list[int], **settings: Any) -> Path:
-    """An evaluation's folder with the files of one that has finished."""
-    evaluation = opened(n=4, **settings)
-    summary, problems = summarised(evaluation, correct)
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of an evaluation that has finished, of CORRECT."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ARES_RUNS", str(tmp_path_factory.mktemp("finished")))
+        evaluation = opened(n=4)
+    summary, problems = summarised(evaluation, CORRECT)
     evaluation.run.store.write_rows("problems.parquet", problems)
     evaluation.run.store.write_json("summary.json", summary)
-    return evaluation.run.store.directory
+    return str(evaluation.run.store.directory)
 
 
-def against(mine: list[int], theirs: list[int]) -> dict[str, Any]:
-    other = finished(theirs)
-    summary, problems = summarised(opened(n=4, compare=str(other)), mine)
-    return compared(problems, list(summary["estimates"]), 4, ComparedEvaluation.read(str(other)))
+def against(finished: str, correct: list[int]) -> dict[str, Any]:
+    summary, problems = summarised(opened(n=4, compare=finished), correct)
+    return compared(problems, list(summary["estimates"]), 4, ComparedEvaluation.read(finished))
 
 
-def test_differences_are_paired_over_problems() -> None:
-    comparison = against([4, 1, 2, 0], CORRECT)
+def test_differences_are_paired_over_problems_whatever_their_order(finished: str, tmp_path: Path) -> None:
+    comparison = against(finished, [4, 1, 2, 0])
     measure = comparison["measures"]["pass@1"]
     assert (measure["this"], measure["other"], measure["problems"]) == (7 / 16, 7 / 16, 4)
     assert (measure["difference"], measure["p"]) == (0.0, 1.0)
@@ -49,31 +52,22 @@ def test_differences_are_paired_over_problems() -> None:
     assert comparison["solved"] == {
         "by": "at least one of 4 samples", "both": 2, "only_this": 1, "only_other": 1, "neither": 0,
     }  # fmt: skip
+    reversed_order = shutil.copytree(finished, tmp_path / Path(finished).name)
+    problems = pd.read_parquet(reversed_order / "problems.parquet")
+    RunStore(reversed_order).write_rows("problems.parquet", problems.iloc[::-1].reset_index(drop=True))
+    assert against(str(reversed_order), [4, 1, 2, 0]) == comparison
 
 
-def test_a_policy_against_itself_differs_in_nothing() -> None:
-    for measure in against(CORRECT, CORRECT)["measures"].values():
+def test_a_policy_against_itself_differs_in_nothing(finished: str) -> None:
+    for measure in against(finished, CORRECT)["measures"].values():
         assert (measure["difference"], measure["low"], measure["high"], measure["p"]) == (0, 0, 0, 1)
 
 
-def test_the_order_of_problems_does_not_matter() -> None:
-    path = finished(CORRECT)
-    _, mine = summarised(opened(n=4), [4, 1, 2, 0])
-    one = compared(mine, ["pass@1"], 4, ComparedEvaluation.read(str(path)))
-    problems = pd.read_parquet(path / "problems.parquet")
-    RunStore(path).write_rows("problems.parquet", problems.iloc[::-1].reset_index(drop=True))
-    assert compared(mine, ["pass@1"], 4, ComparedEvaluation.read(str(path))) == one
-
-
-def test_what_is_no_evaluations_folder_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_holds_no_finished_evaluation_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"--compare {tmp_path}: no evaluation's folder"):
         ComparedEvaluation.read(str(tmp_path))
-
-
-def test_one_that_has_not_finished_is_refused() -> None:
-    begun = opened().run.store.directory
     with pytest.raises(ConfigError, match="has not finished"):
-        ComparedEvaluation.read(str(begun))
+        ComparedEvaluation.read(str(opened().run.store.directory))
 
 
 @pytest.mark.parametrize(
@@ -84,24 +78,19 @@ def test_one_that_has_not_finished_is_refused() -> None:
         ({"greedy": True}, "samples: 4 → 1\n  temperature: 1.0 → 0.0"),
         ({"max_problems": 3}, "problems: 4 → 3 (1 only there, as heldout-"),
         ({"overrides": ["rollout.max_response_length=9"]}, "rollout.max_response_length: 72 → 9"),
-        (
-            {"overrides": ["data.system_prompt=Think.", "data.max_prompt_length=99"]},
-            "data.system_prompt: None → Think.",
-        ),
+        ({"overrides": ["data.system_prompt=Think.", "data.max_prompt_length=99"]}, "system_prompt: None → Think."),
         ({"overrides": ["reward.timeout=9"]}, "reward.timeout: 5.0 → 9.0"),
         ({"overrides": ["data.format_prompt='{prompt}?'"]}, "data.format_prompt: None → {prompt}?"),
         ({"data": str(MODEL / "train.jsonl")}, "problems: 4 → 4 (4 only there, as "),
     ],
 )
-def test_what_was_measured_otherwise_is_refused_before_anything_is_sampled(settings: dict[str, Any], told: str) -> None:
-    path = finished(CORRECT)
+def test_what_was_measured_otherwise_is_refused_at_once(settings: dict[str, Any], told: str, finished: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        opened(**{"n": 4, "compare": str(path)} | settings)
+        opened(**{"n": 4, "compare": finished} | settings)
     assert told in str(caught.value)
     assert "Evaluate both in the same way" in str(caught.value)
 
 
-def test_engine_batches_and_folder_may_differ() -> None:
+def test_engine_batches_and_folder_may_differ(finished: str) -> None:
     """The engine, its batches, and the folder are each policy's own."""
-    path = finished(CORRECT)
-    assert opened(n=4, compare=str(path), overrides=["rollout.shard_prompts=3"], k=[2]).other is not None
+    assert opened(n=4, compare=finished, overrides=["rollout.shard_prompts=3"], k=[2]).other is not None

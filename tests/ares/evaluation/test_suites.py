@@ -84,7 +84,7 @@ def test_data_names_a_file_or_a_folder(name: str, file: str, data: str, nothing_
             files_of(name, str(nothing_at_hand / absent))
 
 
-def test_without_data_files_come_from_the_folder_of_sets_or_the_cache(
+def test_without_data_files_come_from_the_sets_or_the_cache(
     nothing_at_hand: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARES_TEST_DATA", str(nothing_at_hand / "sets"))
@@ -94,9 +94,7 @@ def test_without_data_files_come_from_the_folder_of_sets_or_the_cache(
     assert files_of("humaneval", None) == [str(at_hand)]
 
 
-def test_a_data_set_of_the_hub_without_the_suites_files_is_named(
-    nothing_at_hand: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_data_set_without_the_suites_files_is_named(nothing_at_hand: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ares.evaluation.suite_problems.snapshot_download", lambda *_, **__: str(nothing_at_hand))
     with pytest.raises(DataError, match="in openai/openai_humaneval"):
         files_of("humaneval", None)

@@ -12,6 +12,7 @@ from ares.config.run import DataConfig
 from ares.data import DataError, load_train
 from ares.grading import load_grader
 from tests.ares.builders import tokenizer
+from tests.ares.data.code_rows import written
 
 MATH = {"id": "sum", "prompt": "1+1=?", "answer": "2"}
 CODE = {"id": "twice", "prompt": "Write double(x).", "test_cases": ["assert double(2) == 4"], "answer": "…"}
@@ -21,9 +22,8 @@ OWN = "def own(completions, **columns):\n    return [7.0 for _ in completions]\n
 REWARD = RewardConfig(kind=("math", "code"), by_row=True)
 
 
-def written(path: Path, *rows: dict[str, Any]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+def rows_in(path: Path, *rows: dict[str, Any]) -> str:
+    return str(written(path, *rows))
 
 
 def read(train: Any, reward: RewardConfig = REWARD) -> pd.DataFrame:
@@ -47,7 +47,7 @@ def judged(frame: pd.DataFrame, reward: RewardConfig, *tables: dict[str, str]) -
 
 def test_a_file_of_both_kinds_keeps_its_order_and_each_row_is_judged_by_its_own(tmp_path: Path) -> None:
     rows = [MATH | {"grader": "math"}, CODE | {"grader": "code"}, MATH | {"id": "also", "grader": "math"}]
-    frame = read(written(tmp_path / "both.jsonl", *rows))
+    frame = read(rows_in(tmp_path / "both.jsonl", *rows))
     assert frame["id"].tolist() == ["sum", "twice", "also"]
     assert frame["answer"].tolist() == ["2", "…", "2"]
     assert [tests for tests in frame["test_cases"] if isinstance(tests, list)] == [CODE["test_cases"]]
@@ -63,14 +63,14 @@ def test_a_file_of_both_kinds_keeps_its_order_and_each_row_is_judged_by_its_own(
 def test_a_program_whose_tests_it_could_forge_has_no_score(tmp_path: Path) -> None:
     """It ended the run: what it had passed could not be written."""
     forgeable = CODE | {"id": "twice", "test_cases": ["assert double(lambda: 2) == 4"], "grader": "code"}
-    frame = read(written(tmp_path / "both.jsonl", MATH | {"grader": "math"}, forgeable))
+    frame = read(rows_in(tmp_path / "both.jsonl", MATH | {"grader": "math"}, forgeable))
     table = judged(frame, REWARD.model_copy(update={"max_unscored": 1.0}), RIGHT)
     assert table["accuracy"].isna().tolist() == [False, True]
 
 
 def test_sources_of_a_mixture_are_judged_by_the_kind_of_their_name(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
-    sources = {"math": written(tmp_path / "m.jsonl", MATH), "own": written(tmp_path / "o.jsonl", MATH | {"id": "any"})}
+    sources = {"math": rows_in(tmp_path / "m.jsonl", MATH), "own": rows_in(tmp_path / "o.jsonl", MATH | {"id": "any"})}
     reward = RewardConfig(kind=("math", f"{tmp_path / 'own.py'}:own"), by_row=True, accuracy=5.0)
     table = judged(read(sources, reward), reward, RIGHT | {"any": "nothing"})
     assert table["score"].tolist() == [1.0, 7.0]
@@ -87,6 +87,6 @@ def test_sources_of_a_mixture_are_judged_by_the_kind_of_their_name(tmp_path: Pat
 )
 def test_a_row_without_a_kind_is_refused_by_its_line(tmp_path: Path, row: dict[str, Any], told: str) -> None:
     with pytest.raises(DataError, match=told):
-        read(written(tmp_path / "both.jsonl", CODE | {"grader": "code"}, row))
+        read(rows_in(tmp_path / "both.jsonl", CODE | {"grader": "code"}, row))
     with pytest.raises(DataError, match="its grader is ''"):
-        read(written(tmp_path / "none.jsonl", CODE))
+        read(rows_in(tmp_path / "none.jsonl", CODE))

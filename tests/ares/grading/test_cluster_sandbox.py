@@ -38,7 +38,7 @@ def test_every_node_judges_and_one_that_dies_is_replaced(cluster: Cluster) -> No
 
 
 @pytest.mark.slow
-def test_a_program_under_which_every_sandbox_dies_ends_the_run_with_a_resumable_error(
+def test_a_program_that_kills_every_sandbox_ends_the_run_resumably(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Mortal(SandboxActor):

@@ -115,9 +115,7 @@ def test_equal_programs_are_judged_once_until_they_are_forgotten(grader: CodeGra
     assert not grader._verdicts
 
 
-def test_a_program_the_sandbox_failed_to_judge_has_no_score(
-    grader: CodeGrader, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_the_sandbox_failed_on_has_no_score(grader: CodeGrader, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sandbox reports such a program with the error type internal_error and no pass ratio."""
 
     lost = Verdict(None, "internal_error", (Outcome("internal_error"),) * len(TESTS))
@@ -151,7 +149,7 @@ def judged_references(
 ) -> dict[str, int | list[str]]:
     path = tmp_path / "set.jsonl"
     path.write_text("\n".join(json.dumps({"id": name, **row}) for name, row in rows.items()))
-    config = load("tiny-code", [f"data.validation={path}", "reward.code.workers=1"])
+    config = load("tiny-code", [f"data.validation={path}", "reward.code.workers=1", "reward.code.cpu_seconds=0.3"])
     problems: Problems
     (problems,) = load_held_out(config.data, load_tokenizer(config.model.path), "tests", None).values()
     grader = load_grader(config.reward)

@@ -1,7 +1,6 @@
 """Each row format with the exact Python objects that reach the prompt, the math grader and a user's reward."""
 
 import ast
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from ares.grading import RewardError
 from ares.grading.graders import load_grader
 from ares.step import readable_rows
 from tests.ares.builders import to_batch, tokenizer
+from tests.ares.data.code_rows import written as rows_in
 
 HEAD, TAIL = "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"
 TRL = (
@@ -35,12 +35,7 @@ def written(rows: list[dict[str, Any]], kind: str, folder: Path) -> str:
         (folder / "hub" / "data").mkdir(parents=True)
         Dataset.from_list(rows).to_parquet(folder / "hub/data/train-00000-of-00001.parquet")
         return str(folder / "hub")
-    path = folder / f"rows.{kind}"
-    if kind == "jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    else:
-        pd.DataFrame(rows).to_parquet(path)
-    return str(path)
+    return str(rows_in(folder / f"rows.{kind}", *rows))
 
 
 def loaded(rows: list[dict[str, Any]], kind: str, folder: Path, needs: Needs = "nothing", **settings: Any) -> Problems:
@@ -125,23 +120,11 @@ def test_a_column_with_ints_beside_floats_keeps_both(tmp_path: Path) -> None:
     assert graded(problems, "\\frac{1}{2}", "\\frac12", "10^{-5}", "10^{16}", "\\sqrt{49}", "0") == [0, 1, 1, 1, 1, 0]
 
 
-@FILES
-def test_own_rows_and_those_like_gsm8k(kind: str, tmp_path: Path) -> None:
-    rows = [{"id": "a", "question": "1+1=?", "solution": "2", "level": 3}]
-    problems = loaded(rows, kind, tmp_path, prompt_key="question", answer_key="solution", format_prompt="Do {prompt}")
-    (row,) = problems.frame.drop(columns=["prompt_token_ids", *problems.repeated]).to_dict("records")
-    same(sorted(row.items()), sorted({"level": 3, "solution": "2", "id": "a", "prompt": f"{HEAD}Do 1+1=?{TAIL}",
-                                      "answer": "2"}.items()))  # fmt: skip
-    assert graded(problems, "2") == [1.0]
-
-
-@pytest.mark.parametrize(
-    "answer", ["27", 27, 0.5, True, ["27", "31"], [1, [2.5]], {"any": ["a"], "none": None}, [{"x": True}]]
-)
-def test_an_answer_reaches_the_reward_as_the_row_holds_it(answer: Any, tmp_path: Path) -> None:
-    problems = loaded([{"prompt": "a", "answer": answer}], "jsonl", tmp_path)
-    same(given(TRL, problems, tmp_path)["answer"], [answer])
-    same(given(VERL, problems, tmp_path), [(None, "so", answer, {})])
+def test_an_answer_reaches_the_reward_as_the_row_holds_it(tmp_path: Path) -> None:
+    answers: list[Any] = ["27", 27, 0.5, True, ["27", "31"], [1, [2.5]], {"any": ["a"], "none": None}, [{"x": True}]]
+    problems = loaded([{"prompt": "a", "answer": answer} for answer in answers], "jsonl", tmp_path)
+    same(given(TRL, problems, tmp_path)["answer"], answers)
+    same(given(VERL, problems, tmp_path), [(None, "so", answer, {}) for answer in answers])
 
 
 @pytest.mark.parametrize(("answer", "refused"), [(["27", "31"], True), ({"x": 1}, True), (["27"], False), (27, False)])

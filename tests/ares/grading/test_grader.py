@@ -26,7 +26,8 @@ class f(Grader):
 
 def opened(folder: Path, text: str, *settings: str) -> Run:
     (folder / "own.py").write_text(text)
-    run = Run.open(config(f"reward.kind={folder / 'own.py'}:f", *settings), "here", folder / "runs")
+    small = ["data.limit=4", f"reward.kind={folder / 'own.py'}:f"]
+    run = Run.open(config(*small, *settings), "here", folder / "runs")
     run.close()
     return run
 
@@ -34,8 +35,6 @@ def opened(folder: Path, text: str, *settings: str) -> Run:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("def f(completions): return [1.0] * len(completions)", r"own\.py:f failed: TypeError: .*unexpected keyword"),
-        ("def f(completions, solution, **k): return [1.0] * 2", r"missing 1 required positional argument: 'solution'"),
         ("def f(completions, **k): return [len(c.split()[0]) for c in completions]", r"own\.py:1 in .*: IndexError"),
         ("def f(completions, **k): return 1.0", r"own\.py:f returned a float for 2 responses"),
         ("def f(completions, **k): return [-1.0, 1.0]", r"gave -1\.0 .*reward\.accuracy=…: the least reward"),
@@ -162,9 +161,7 @@ def test_the_message_says_how_many_and_what_may_be_done() -> None:
 
 
 @given(st.lists(st.lists(st.sampled_from([None, 0.0, 0.5, 1.0]), min_size=1, max_size=6), max_size=8), st.floats(0, 1))
-def test_no_pattern_of_absent_scores_stops_a_run_unless_too_many_or_all_are(
-    groups: list[list[float | None]], limit: float
-) -> None:
+def test_only_too_many_absent_scores_or_all_stop_a_run(groups: list[list[float | None]], limit: float) -> None:
     flat = [value for group in groups for value in group]
     absent = flat.count(None)
     affected = sum(None in group for group in groups)

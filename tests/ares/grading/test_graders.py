@@ -4,7 +4,7 @@ import contextlib
 import json
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from ares.config import ConfigError, RewardConfig, load
 from ares.grading import RewardError
 from ares.grading.functions import FunctionScore
+from ares.grading.grader import Grader
 from ares.grading.graders import FunctionGrader, load_grader
 
 ROWS = pd.DataFrame(
@@ -79,92 +80,23 @@ def test_where_the_data_are_arithmetic_a_question_copied_into_the_box_is_not_an_
 # ---- functions: signatures and results -----------------------------------------------------------------------------
 
 
-def test_a_trl_function_gets_completions_and_every_column_of_the_data(graded: Graded) -> None:
-    table = graded(
-        "def f(completions, prompts, answer, level, **kwargs):\n"
-        "    assert prompts == ['<1+1>', '<1+1>', '<2+2>'] and level == [1, 1, 2]\n"
-        "    assert not {'token_ids', 'log_probs', 'prompt_token_ids', 'response'} & set(kwargs), kwargs\n"
-        "    return [float(a in c) for c, a in zip(completions, answer)]\n"
-    )
-    assert column(table) == [1.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize("result", ["s", "{'score': s, 'acc': 1}"])
-def test_a_verl_function_gets_one_sample_and_may_answer_with_a_dict(result: str, graded: Graded) -> None:
-    table = graded(
-        "def f(data_source, solution_str, ground_truth, extra_info=None):\n"
-        "    assert data_source == ('y' if extra_info['index'] else 'x')\n"
-        "    s = float(ground_truth in solution_str)\n"
-        f"    return {result}\n"
-    )
-    assert column(table) == [1.0, 0.0, 0.0]
+def test_none_is_no_score_and_never_zero(graded: Graded) -> None:
+    text = "def f(solution_str, **kwargs): return None if 'four' in solution_str else 0"
+    assert column(graded(text)) == [0.0, 0.0, None]
 
 
 @pytest.mark.parametrize(
-    ("text", "scores"),
+    ("text", "error", "said"),
     [
-        (function("[None, 0.5, 1]"), [None, 0.5, 1.0]),
-        ("import numpy as np\n" + function("[np.float32(0.5), np.True_, None]"), [0.5, 1.0, None]),
-        ("def f(solution_str, **kwargs): return None if 'four' in solution_str else 0", [0.0, 0.0, None]),
-    ],
-)
-def test_none_is_no_score_and_never_zero(text: str, scores: list[float | None], graded: Graded) -> None:
-    assert column(graded(text)) == scores
-
-
-@pytest.mark.parametrize(
-    ("returned", "said"),
-    [
-        ("[1.0] * 4", "returned 4 scores for 3 responses"),
-        ("1.0", "returned a float for 3 responses"),
-        ("None", "returned a NoneType for 3 responses"),
-        *((f"[1, {score}, 0]", f"gave {told} to problem 'a', sample 1; a score is a finite number") for score, told in (
-            ("float('inf')", "inf"), ("float('nan')", "nan"), ("'1'", "'1'"), ("[1]", "[1]"), ("{1}", "'{1}'"),
-            ("b'1'", '"b'), ("1j", "'1j'"), ("object()", "'<object object"))),
+        ("def f(solution_str, **kwargs): return {'acc': 1}", RewardError, r"a dict without 'score' \(keys: acc\)"),
+        ("f = 3", ConfigError, "is not a grader"),
+        ("def f(answers, truth): pass", ConfigError,
+         r"takes neither `completions` \(TRL\) nor `solution_str` \(verl\); its param"),
     ],
 )  # fmt: skip
-def test_what_is_no_list_of_scores_is_an_error_that_names_the_sample(returned: str, said: str, graded: Graded) -> None:
-    with pytest.raises(RewardError) as caught:
-        graded(function(returned), accuracy=0.5)
-    before, _, after = said.partition(" to problem")
-    assert before in str(caught.value)
-    assert after in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("def f(solution_str, **kwargs): return {'acc': 1}", r"a dict without 'score' \(keys: acc\)"),
-        ("def f(completions, **kwargs):\n    return 1 / 0", r"own\.py:2 in f: ZeroDivisionError: division by zero\n"),
-    ],
-)
-def test_an_error_of_the_function_is_told_with_its_keys_or_line(text: str, said: str, graded: Graded) -> None:
-    with pytest.raises(RewardError, match=said):
+def test_what_is_no_reward_function_is_refused(text: str, error: type[Exception], said: str, graded: Graded) -> None:
+    with pytest.raises(error, match=said):
         graded(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("def g(completions): pass", "has no 'f'"),
-        ("f = 3", "is not a grader"),
-        ("def f(answers, truth): pass", r"takes neither `completions` \(TRL\) nor `solution_str` \(verl\); its param"),
-        ("def f(:", r"own\.py:1: SyntaxError"),
-        ("import no_such_module", r"own\.py:1: ModuleNotFoundError"),
-    ],
-)
-def test_a_file_without_a_usable_function_is_refused_at_loading(text: str, said: str, graded: Graded) -> None:
-    with pytest.raises(ConfigError, match=said):
-        graded(text)
-
-
-@pytest.mark.parametrize(
-    ("kind", "said"), [("maths", "'maths' is not a grader (did you mean math?)"), ("x/y.py:f", "x/y.py")]
-)
-def test_a_reward_that_is_not_there_is_refused_at_loading(kind: str, said: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load_grader(RewardConfig(kind=kind))
-    assert said in str(caught.value)
 
 
 def test_reward_files_may_hold_dataclasses_have_the_name_of_a_library_and_do_not_meet(tmp_path: Path) -> None:
@@ -193,9 +125,18 @@ LISTS = [
     "pandas.Series([1, 0, .5])", "{'a': 1, 'b': 0, 'c': .5}.values()",
 ]  # fmt: skip
 NUMBERS = [
-    "(0.5, 'why')", "[0.5]", "numpy.float64(.5)", "torch.tensor(.5)", "torch.tensor([.5])",
+    "0.5", "(0.5, 'why')", "[0.5]", "numpy.float64(.5)", "numpy.array([.5])",
     "{'score': numpy.array(.5), 'pred': None}",
 ]  # fmt: skip
+
+
+def returning(results: Iterable[str], signature: str, folder: Path, **settings: Any) -> Grader:
+    """A grader whose function returns these results, one a call: a process for each would take seconds."""
+    made = ", ".join(f"lambda: {result}" for result in results)
+    needed = [name for name in ("decimal", "fractions", "numpy", "pandas", "torch") if f"{name}." in made]
+    text = f"import {', '.join(['sys', *needed])}\nnext_result = iter([{made}]).__next__\n"
+    (folder / "own.py").write_text(f"{text}def f({signature}): return next_result()()\n")
+    return load_grader(RewardConfig(kind=f"{folder / 'own.py'}:f", **settings))
 
 
 @pytest.mark.parametrize(
@@ -207,13 +148,29 @@ NUMBERS = [
 def test_scores_come_in_whatever_holds_numbers(
     results: list[str], signature: str, calls: int, scores: list[float], tmp_path: Path
 ) -> None:
-    """One process for all values: importing what makes them takes seconds."""
-    made = ", ".join(f"*[lambda: {result}] * {calls}" for result in results)
-    text = f"import decimal, fractions, numpy, pandas, torch\nnext_result = iter([{made}]).__next__\n"
-    (tmp_path / "own.py").write_text(f"{text}def f({signature}): return next_result()()\n")
-    with contextlib.closing(load_grader(RewardConfig(kind=f"{tmp_path / 'own.py'}:f"))) as grader:
+    each_call = [result for result in results for _ in range(calls)]
+    with contextlib.closing(returning(each_call, signature, tmp_path)) as grader:
         for result in results:
             assert column(grader.grade(ROWS), "score") == scores, result
+
+
+NO_SCORES = {
+    "[1.0] * 4": "returned 4 scores for 3 responses",
+    "1.0": "returned a float for 3 responses",
+    "None": "returned a NoneType for 3 responses",
+} | {f"[1, {score}, 0]": f"gave {told}" for score, told in (
+    ("float('inf')", "inf to"), ("float('nan')", "nan to"), ("'1'", "'1' to"), ("[1]", "[1] to"), ("{1}", "'{1}' to"),
+    ("b'1'", '"b'), ("1j", "'1j' to"), ("object()", "'<object object"))}  # fmt: skip
+
+
+def test_what_is_no_list_of_scores_is_an_error_that_names_the_sample(tmp_path: Path) -> None:
+    with contextlib.closing(returning(NO_SCORES, "completions, **columns", tmp_path, accuracy=0.5)) as grader:
+        for returned, said in NO_SCORES.items():
+            with pytest.raises(RewardError) as caught:
+                grader.grade(ROWS)
+            assert (said in str(caught.value), caught.value.may_pass) == (True, False), returned
+            if "gave" in said:
+                assert "to problem 'a', sample 1; a score is a finite number" in str(caught.value)
 
 
 # ---- functions: scale, weights, accuracy ---------------------------------------------------------------------------
@@ -253,19 +210,13 @@ def test_several_functions_are_weighted_and_added_and_each_part_is_kept(graded: 
     assert column(table, "accuracy") == [1.0, 0.0, 0.0]
 
 
-def test_where_no_function_applies_there_is_no_score(graded: Graded) -> None:
-    text = function("[1.0, None, None]", "one") + function("[0.0, None, 1.0]", "other")
-    table = graded(text, ["own.py:one", "own.py:other"], accuracy=0.5)
-    assert column(table, "score") == [1.0, None, 1.0]
-    assert column(table, "accuracy") == [1.0, None, 1.0]
-
-
-def test_a_function_that_fails_leaves_no_score_and_one_that_does_not_apply_does() -> None:
-    failing = [FunctionScore(1.0), FunctionScore(failed=True), FunctionScore()]
-    scorers = {"quick": lambda rows, first: [FunctionScore(1.0)] * 3, "slow": lambda rows, first: failing}
+def test_a_function_that_fails_leaves_no_score_nor_do_functions_none_of_which_applies() -> None:
+    quick = [FunctionScore(1.0), FunctionScore(1.0), FunctionScore()]
+    slow = [FunctionScore(1.0), FunctionScore(failed=True), FunctionScore()]
+    scorers = {"quick": lambda rows, first: quick, "slow": lambda rows, first: slow}
     table = FunctionGrader(scorers, {"quick": 1.0, "slow": 1.0}, "quick").grade(ROWS)
-    assert column(table, "score") == [2.0, None, 1.0]
-    assert column(table, "accuracy") == [1.0, None, 1.0]
+    assert column(table, "score") == [2.0, None, None]
+    assert column(table, "accuracy") == [1.0, None, None]
 
 
 def test_each_function_has_a_limit_of_its_own(graded: Graded) -> None:
@@ -289,19 +240,19 @@ def test_a_dict_of_verls_is_a_score_and_what_it_holds_beside_it(graded: Graded) 
     assert json.loads(table["extras"][0]) == {"f": {"acc": True, "pred": "2}"}}
 
 
-def test_an_accuracy_that_nobody_says_is_refused_with_the_parts_there_are(graded: Graded) -> None:
-    with pytest.raises(RewardError, match=r"reward\.accuracy=accuracy: the parts of the reward are f, acc, pred"):
-        graded(COMPUTE_SCORE, accuracy="accuracy")
-
-
-def test_a_part_that_is_no_accuracy_is_refused(graded: Graded) -> None:
-    with pytest.raises(RewardError, match=r"gave '2}' to problem 'a', sample 0; .*an accuracy"):
-        graded(COMPUTE_SCORE, accuracy="pred")
+@pytest.mark.parametrize(
+    ("accuracy", "said"),
+    [
+        ("accuracy", r"reward\.accuracy=accuracy: the parts of the reward are f, acc, pred"),
+        ("pred", r"gave '2}' to problem 'a', sample 0; .*an accuracy"),
+    ],
+)
+def test_a_part_that_is_absent_or_no_accuracy_is_refused(accuracy: str, said: str, graded: Graded) -> None:
+    with pytest.raises(RewardError, match=said):
+        graded(COMPUTE_SCORE, accuracy=accuracy)
 
 
 @pytest.mark.parametrize(("response", "accuracy"), [("so \\boxed{2}? I", 0.0), ("4</think>\\boxed{2}", 1.0)])
-def test_a_guess_in_thoughts_that_were_cut_off_is_no_answer_where_the_prompt_opens_them(
-    response: str, accuracy: float
-) -> None:
+def test_a_guess_in_thoughts_that_the_prompt_opens_is_no_answer(response: str, accuracy: float) -> None:
     rows = ROWS.head(1).assign(prompt="<|im_start|>assistant\n<think>\n", response=response)
     assert column(load_grader(RewardConfig(kind="math")).grade(rows)) == [accuracy]

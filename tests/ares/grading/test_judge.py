@@ -67,17 +67,13 @@ def test_marks_become_scores_between_the_ends_of_the_scale(judge: Judge, tmp_pat
         ("**Score:** 7/10", 0.7),
     ],
 )
-def test_the_last_mark_counts_and_rubbish_is_no_score(
-    judge: Judge, tmp_path: Path, says: str, score: float | None
-) -> None:
+def test_the_last_mark_counts(judge: Judge, tmp_path: Path, says: str, score: float | None) -> None:
     judge.says = {0: says}
     said = asking(judge, tmp_path)(ROWS[:1])
     assert (said[0].score, said[0].failed) == (score and pytest.approx(score), score is None)
 
 
-def test_a_reply_without_a_mark_is_asked_for_again_and_a_question_that_is_refused_is_no_score(
-    judge: Judge, tmp_path: Path
-) -> None:
+def test_a_reply_without_a_mark_is_asked_for_again_and_a_refusal_is_no_score(judge: Judge, tmp_path: Path) -> None:
     judge.says = {0: "Very good!"}
     assert asking(judge, tmp_path)(ROWS[:1])[0].failed
     judge.says = {}
@@ -145,9 +141,7 @@ def test_settings_that_cannot_work_are_refused(settings: list[str], told: str) -
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_asks_again_only_what_was_under_way_and_ends_with_the_same_bits(
-    judge: Judge, tmp_path: Path
-) -> None:
+def test_a_killed_run_asks_again_only_what_was_under_way_and_ends_bit_identical(judge: Judge, tmp_path: Path) -> None:
     settings = ["reward.kind=judge", f"reward.judge.url={judge.url}", "reward.judge.model=m", "reward.accuracy=0.5",
                 f"reward.judge.template={TEMPLATE}", "train.steps=3", "reward.judge.at_once=1"]  # fmt: skip
     assert train(tmp_path / "one", "judged", *settings) == 0

@@ -64,9 +64,7 @@ def asking(url: str) -> Teacher:
     return Teacher(ModelConfig(path=str(MODEL), reference=url, reference_name="big"))
 
 
-def test_its_log_probs_are_those_of_a_reference_on_this_machine(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_log_probs_are_those_of_a_reference_here(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TOGETHER", 3)  # of eight rows, whose prompts and responses differ in length
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     batch = token_batch(sampled(), PAD)
@@ -141,7 +139,7 @@ def test_settings_that_cannot_work_are_refused(setting: str, told: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_does_not_ask_for_what_it_has_and_ends_with_the_same_bits(
+def test_a_killed_run_asks_for_nothing_twice_and_ends_bit_identical(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")

@@ -70,10 +70,10 @@ def test_tests_of_published_rows_tell_nothing_from_something(name: str, pool: Sa
 def test_a_solution_that_only_sometimes_passes_is_flaky(pool: SandboxPool, tmp_path: Path) -> None:
     """Seeds are fixed in the sandbox, the clock is not: three runs rarely agree on its microseconds."""
     chance = "import time\ndef f(x): return 2 if time.time_ns() // 1000 % 2 else 3"
-    rows = [ROW | {"id": str(place), "solution": chance} for place in range(24)]
+    rows = [ROW | {"id": str(place), "solution": chance} for place in range(12)]
     found = checked(pool, tmp_path, ROW | {"id": "steady"}, *rows)
     flaky = [each for each in found.failures if each.detail[:14] in ("in 1 of 3 runs", "in 2 of 3 runs")]
     assert flaky
     assert {each.what for each in flaky} == {"wrong_answer"}
-    assert found.counts()["solutions accepted"] == 25 - len(found.failures) >= 1
+    assert found.counts()["solutions accepted"] == 13 - len(found.failures) >= 1
     assert not found.good

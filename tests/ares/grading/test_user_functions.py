@@ -79,9 +79,7 @@ HANGS = "    while 'two' in {text}: time.sleep(9)\n"
     ],
     ids=["verl", "trl", "async", "dies"],
 )  # fmt: skip
-def test_what_overruns_or_dies_has_no_score_and_the_next_call_is_answered(
-    text: str, expected: list[float | None], opened: Open
-) -> None:
+def test_what_overruns_or_dies_has_no_score(text: str, expected: list[float | None], opened: Open) -> None:
     grader = opened("import time\n" + text, timeout=0.7)
     assert scores(grader) == expected
     assert scores(grader, ROWS[:1]) == [1.0]
@@ -117,32 +115,27 @@ def test_a_function_that_raises_is_told_by_its_own_line_first(signature: str, op
     assert not any("function_process" in line for line in rest)
 
 
-@pytest.mark.parametrize(
-    ("raised", "may_pass"),
-    [
-        ("KeyError('solution')", False),
-        ("ZeroDivisionError", False),
-        ("SystemExit('no key')", False),
-        ("ConnectionError('the judge is down')", True),
-        ("TimeoutError", True),
-        ("RuntimeError('503')", True),
-        ("json.JSONDecodeError('not', 'JSON', 0)", True),
-        ("ExceptionGroup('two', [KeyError('solution'), OSError('down')])", True),
-        ("ExceptionGroup('two', [KeyError('solution'), TypeError('f')])", False),
-        ("type('Own', (Exception,), {'__module__': 'own'})('no network')", True),
-    ],
-)
-def test_a_mistake_stays_one_and_what_lies_outside_may_pass(raised: str, may_pass: bool, opened: Open) -> None:
-    grader = opened(f"import json\ndef f(completions, **columns):\n    raise {raised}\n")
-    with pytest.raises(RewardError, match=r"own\.py:f failed") as raised_error:
-        grader.grade(ROWS)
-    assert raised_error.value.may_pass == may_pass
+MAY_PASS = {
+    "KeyError('solution')": False,
+    "ZeroDivisionError": False,
+    "SystemExit('no key')": False,
+    "ConnectionError('the judge is down')": True,
+    "TimeoutError": True,
+    "RuntimeError('503')": True,
+    "json.JSONDecodeError('not', 'JSON', 0)": True,
+    "ExceptionGroup('two', [KeyError('solution'), OSError('down')])": True,
+    "ExceptionGroup('two', [KeyError('solution'), TypeError('f')])": False,
+    "type('Own', (Exception,), {'__module__': 'own'})('no network')": True,
+}
 
 
-def test_a_broken_contract_stays_one(opened: Open) -> None:
-    with pytest.raises(RewardError, match="must return one each") as raised_error:
-        opened("def f(completions, **columns):\n    return [1.0]\n").grade(ROWS)
-    assert not raised_error.value.may_pass
+def test_a_mistake_stays_one_and_what_lies_outside_may_pass(opened: Open) -> None:
+    errors = ", ".join(MAY_PASS)
+    grader = opened(f"import json\nerrors = iter([{errors}])\ndef f(completions, **columns):\n    raise next(errors)\n")
+    for raised, may_pass in MAY_PASS.items():
+        with pytest.raises(RewardError, match=r"own\.py:f failed") as raised_error:
+            grader.grade(ROWS)
+        assert raised_error.value.may_pass == may_pass, raised
 
 
 def test_closing_ends_the_process(opened: Open, tmp_path: Path) -> None:
@@ -156,9 +149,7 @@ def test_closing_ends_the_process(opened: Open, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_a_chat_prompt_is_answered_in_messages_as_trl_does_and_a_text_in_text(
-    kind: str, opened: Open, tmp_path: Path
-) -> None:
+def test_a_chat_is_answered_in_messages_and_a_text_in_text(kind: str, opened: Open, tmp_path: Path) -> None:
     chat = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1+1=?"}]
     grader = opened(
         "def f(completions, prompts, **columns):\n"
@@ -214,9 +205,7 @@ def test_trls_whole_signature(opened: Open, tmp_path: Path) -> None:
     ]
     + ["f(data_source, solution_str, ground_truth, extra_info): return float(extra_info.get('index', 0.25))"],
 )
-def test_a_function_that_takes_one_of_trls_arguments_is_trls_and_verls_without_extra_info_gets_an_empty_dict(
-    function: str, opened: Open
-) -> None:
+def test_one_of_trls_arguments_makes_it_trls_and_verls_extra_info_may_be_empty(function: str, opened: Open) -> None:
     assert scores(opened(f"def {function}"), ROWS.assign(token_ids=[[1], [2], [3]])) == [0.25] * 3
 
 

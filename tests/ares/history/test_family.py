@@ -65,9 +65,7 @@ def test_a_deleted_or_damaged_relative_is_named_and_the_others_are_told(relative
         family("uninterrupted", relatives)
 
 
-def test_a_relative_with_settings_of_another_version_is_named_and_the_others_are_told(
-    relatives: Path, tmp_path: Path
-) -> None:
+def test_a_relative_of_another_version_is_named_and_the_others_are_told(relatives: Path, tmp_path: Path) -> None:
     relatives = shutil.copytree(relatives, tmp_path / "copied")
     store = RunStore(relatives / "slower")
     described = store.read_run()

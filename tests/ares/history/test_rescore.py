@@ -55,39 +55,22 @@ def test_an_unchanged_reward_differs_nowhere(copied: Path) -> None:
         }  # fmt: skip
 
 
-def test_another_verifier_changes_the_verdicts_that_it_says_and_the_steps_that_have_them(
-    copied: Path, tmp_path: Path
-) -> None:
-    read = pd.read_parquet
-    scores = {step: read(next((copied / "uninterrupted" / "steps" / f"{step:06d}").glob("samples.parquet")))
-              for step in range(1, 5)}  # fmt: skip
-    right = scores[1][scores[1]["accuracy"] == 1.0]
-    refused = str(right["ground_truth"].iloc[0])
-    steps = judged(copied, verifier(tmp_path, refused))
-    of_first = steps[1]
+def test_another_verifier_changes_the_verdicts_that_it_says(copied: Path, tmp_path: Path) -> None:
+    samples = pd.read_parquet(copied / "uninterrupted" / "steps" / "000001" / "samples.parquet")
+    refused = str(samples.loc[samples["accuracy"] == 1.0, "ground_truth"].iloc[0])
+    (of_first,) = judged(copied, verifier(tmp_path, refused), first=1, last=1)
     assert of_first.changed == of_first.lowered >= 1
     assert of_first.raised == of_first.lost == 0
     assert of_first.differs
     (folder,) = (copied / "uninterrupted" / "rescores").iterdir()
-    verdicts = read(folder / "000001.parquet")
+    verdicts = pd.read_parquet(folder / "000001.parquet")
     assert len(verdicts) == of_first.changed
     assert set(verdicts["accuracy_before"]) == {1.0}
     assert set(verdicts["accuracy"]) == {0.0}
     assert all(f"boxed{{{refused}}}" in text for text in verdicts["response"])
 
 
-def test_a_step_that_was_judged_is_read_and_another_verifier_judges_anew(copied: Path, tmp_path: Path) -> None:
-    before = judged(copied, verifier(tmp_path), first=1, last=2)
-    kept = sorted((copied / "uninterrupted" / "rescores").rglob("*.json"))
-    times = [path.stat().st_mtime_ns for path in kept]
-    assert [one.step for one in before] == [1, 2]
-    assert judged(copied, verifier(tmp_path), first=1, last=2) == before
-    assert [path.stat().st_mtime_ns for path in kept] == times
-    everything = [str(number) for number in range(1000)]
-    assert judged(copied, verifier(tmp_path, *everything), first=1, last=1)[0].changed > 0
-
-
-def test_what_other_code_judged_or_of_a_step_that_was_redone_is_judged_anew(
+def test_what_other_code_judged_or_was_redone_is_judged_anew(
     copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The verdicts of before were read, and said that nothing differs."""
@@ -122,52 +105,51 @@ def test_another_reward_model_at_the_same_path_judges_anew(copied: Path, tmp_pat
     assert len(folders) == 2
 
 
-@pytest.mark.parametrize("asked", [(5, 3), (9, 99)])
-def test_steps_that_the_run_does_not_have_are_refused(asked: tuple[int, int], copied: Path) -> None:
-    with Rescore("uninterrupted", [], copied) as again, pytest.raises(ConfigError, match="own steps, which are 0 to 4"):
-        again.cost(*asked)
-
-
-def test_only_rewards_are_changed_and_samples_that_are_gone_are_named(copied: Path) -> None:
+def test_what_cannot_be_judged_is_refused_by_setting_or_step(copied: Path) -> None:
     with pytest.raises(ConfigError, match=r"learner\.lr=1: stored samples are judged again by settings of reward"):
         judged(copied, "learner.lr=1")
     for path in (copied / "uninterrupted" / "steps" / "000002").glob("rollout-rollout-*"):
         path.unlink()
-    with pytest.raises(StoreError, match="step 2: its samples are gone"):
-        judged(copied)
+    with Rescore("uninterrupted", [], copied) as again:
+        for first, last in ((5, 3), (9, 99)):
+            with pytest.raises(ConfigError, match="own steps, which are 0 to 4"):
+                again.cost(first, last)
+        with pytest.raises(StoreError, match="step 2: its samples are gone"):
+            list(again.steps(2, 2))
     assert [one.step for one in judged(copied, first=3)] == [3, 4]
 
 
 def test_the_command_says_from_where_on_training_differs_and_how_to_fork(copied: Path, tmp_path: Path) -> None:
-    same = told(copied, "rescore", "uninterrupted", "--steps", "1:2")
+    same = told(copied, "rescore", "uninterrupted", "--steps", "1:1")
     assert (same.returncode, "none has another verdict" in same.stdout) == (0, True)
-    assert same.stdout.startswith("judges the samples of 2 steps again, which took the run")
-    again = told(copied, "rescore", "uninterrupted", "--steps", "1:3")
-    assert again.stdout.startswith(
-        "judges the samples of 1 steps again (2 more were judged before), which took the run"
-    )
+    assert same.stdout.startswith("judges the samples of 1 steps again, which took the run")
+    (kept,) = (copied / "uninterrupted" / "rescores").rglob("000001.json")
+    written = kept.stat().st_mtime_ns
+    again = told(copied, "rescore", "uninterrupted", "--steps", "1:2").stdout
+    assert again.startswith("judges the samples of 1 steps again (1 more were judged before), which took the run")
+    assert kept.stat().st_mtime_ns == written
     reward = verifier(tmp_path, *[str(number) for number in range(1000)])
-    other = told(copied, "rescore", "uninterrupted", reward)
+    other = told(copied, "rescore", "uninterrupted", reward, "--steps", "1:1")
     assert other.returncode == 0, other.stderr
     assert "training would have gone another way from step 1 on" in other.stdout
     assert f"ares fork uninterrupted --at 1 --phase rollout {reward} --run uninterrupted-rescored" in other.stdout
     assert told(copied, "rescore", "uninterrupted", "--steps", "first").returncode == 2
 
 
-def test_a_step_that_went_on_with_another_rounding_is_judged_once(
+def test_a_step_that_resumed_with_another_rounding_is_judged_once(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its score and experience phases have kept results under two identities."""
-    samples = [one.samples for one in judged(copied, last=3)]
+    samples = [one.samples for one in judged(copied, last=2)]
     steps = copied / "uninterrupted" / "steps"
     for step in (3, 4):
         shutil.rmtree(steps / f"{step:06d}")
     (steps / "000002" / "COMMIT.json").unlink()  # as a kill just before it leaves the step
     monkeypatch.setenv("ARES_RUNS", str(copied))
-    train_here(None, ["learner.micro_batch_tokens=2048", "train.steps=3"], "uninterrupted")
+    train_here(None, ["learner.micro_batch_tokens=2048", "train.steps=2"], "uninterrupted")
     shutil.rmtree(copied / "uninterrupted" / "rescores")
-    assert [one.changed for one in judged(copied)] == [0] * 4
-    assert [one.samples for one in judged(copied)] == samples
+    after = judged(copied, last=2)
+    assert ([one.changed for one in after], [one.samples for one in after]) == ([0] * 3, samples)
 
 
 def test_a_file_that_made_the_rewards_what_they_were_may_be_repaired_but_no_other(copied: Path) -> None:

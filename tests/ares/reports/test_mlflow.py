@@ -95,7 +95,7 @@ def test_a_run_that_was_stopped_is_shown_so_until_it_is_resumed(tmp_path: Path) 
     assert states == ["RUNNING", "KILLED"] * 2
 
 
-def test_a_database_that_is_locked_before_it_has_tables_is_a_warning(
+def test_a_database_that_is_locked_without_tables_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It ended the run: MLflow lets the database's own error through."""
@@ -112,10 +112,8 @@ def test_a_database_that_is_locked_before_it_has_tables_is_a_warning(
     assert steps_of(tracking, MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}")) == [0, 1, 2]
 
 
-@pytest.mark.parametrize(("lost", "restarted"), [("deleted", False), ("deleted", True), ("unknown", True)])
-def test_a_lost_entry_is_rebuilt_from_the_commits(
-    lost: str, restarted: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize(("lost", "restarted"), [("deleted", False), ("unknown", True)])
+def test_a_lost_entry_is_rebuilt(lost: str, restarted: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tracking, client = opened(tmp_path, steps=3)
     tracking.catch_up()
     store, first = tracking.store, entry_of(tracking, client).info.run_id
@@ -133,7 +131,7 @@ def test_a_lost_entry_is_rebuilt_from_the_commits(
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_steps_that_the_run_has_redone_are_logged_again(
+def test_steps_that_were_redone_are_logged_again(
     restarted: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """MLflow kept the numbers of the past that was given up, alone: its tag said that these steps were logged."""
@@ -152,9 +150,7 @@ def test_steps_that_the_run_has_redone_are_logged_again(
     assert "run has redone steps that were logged" in caplog.text
 
 
-def test_several_steps_take_one_call_and_each_keeps_its_own_values(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_steps_take_one_call_and_keep_their_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ares.reports.mlflow.STEPS_PER_CALL", 2)
     tracking, client = opened(tmp_path)
     last = None
@@ -172,25 +168,25 @@ def test_several_steps_take_one_call_and_each_keeps_its_own_values(
     assert sizes == [4, 4, 2]  # two metrics a step
 
 
-@pytest.mark.parametrize("lost", ["evaluation", "samples"])
-def test_a_lost_table_is_left_out(lost: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lost_table_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It ended the run, and every fork of it, since a fork logs its whole past."""
     tracking, client = opened(tmp_path, "tracking.samples=8")
     store, table = tracking.store, pd.DataFrame({"id": ["a", "a"], "accuracy": [1.0, 0.0]})
-    artifacts = {name: store.write_rows(f"steps/000000/{name}.parquet", table) for name in ("evaluation", "samples")}
-    store.write_commit(commit(0, None, artifacts=artifacts))
-    (store.directory / artifacts[lost].path).unlink()
+    for step, lost in enumerate(("evaluation", "samples")):
+        files = {name: f"{store.step_path(step)}/{name}.parquet" for name in ("evaluation", "samples")}
+        artifacts = {name: store.write_rows(file, table) for name, file in files.items()}
+        store.write_commit(commit(step, store.last_commit() if step else None, artifacts=artifacts))
+        (store.directory / files[lost]).unlink()
     tracking.catch_up()
-    assert f"step 0: {lost} samples are not in MLflow: " in caplog.text
-    entry = entry_of(tracking, client)
-    assert entry.data.tags["ares.logged_step"] == "0"
-    logged = {folder.path for folder in client.list_artifacts(entry.info.run_id)} - {"profile.yaml"}
-    assert logged == ({"samples"} if lost == "evaluation" else {"evaluation", "problems"})
+    run_id = entry_of(tracking, client).info.run_id
+    for step, lost, logged in ((0, "evaluation", "samples"), (1, "samples", "evaluation")):
+        assert f"step {step}: {lost} samples are not in MLflow: " in caplog.text
+        assert [Path(file.path).stem for file in client.list_artifacts(run_id, logged)] == [f"{step:06d}"]
+    assert [Path(file.path).stem for file in client.list_artifacts(run_id, "problems")] == ["000001"]
+    assert steps_of(tracking, client) == [0, 1]
 
 
-def test_a_name_that_mlflow_refuses_is_changed_or_left_out_and_the_others_are_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_name_that_mlflow_refuses_is_changed_or_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing of the whole run was logged: a refusal was taken for an MLflow that is away."""
     refused = {"rewards/f/mean@1": 0.5, "rewards/f/": 0.1, "rewards/f/50% (é)": 0.2, "": 0.3, "rewards/f/50": 0.7}
     refused |= {"x@y": 0.1, "x_at_y": 0.2}  # the one must not be mixed with the other
@@ -232,7 +228,7 @@ def test_an_mlflow_that_is_away_is_told_once_and_the_end_says_how_the_record_is_
     ]
 
 
-def test_after_a_move_of_the_runs_folder_artifacts_lie_in_the_folder_where_it_is_now(
+def test_after_a_move_of_the_runs_artifacts_lie_where_they_are_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Later ones went to a new folder in the old place."""
@@ -260,8 +256,8 @@ def test_after_a_move_of_the_runs_folder_artifacts_lie_in_the_folder_where_it_is
     assert client.get_experiment_by_name("tracked").artifact_location == (tmp_path / "now" / "mlartifacts").as_uri()
 
 
-@pytest.mark.parametrize("name", ["runs?", "100%", "a%41b", "run s#"])
-def test_the_database_lies_beside_the_runs_whatever_their_folder_is_called(name: str, tmp_path: Path) -> None:
+def test_the_database_lies_beside_the_runs_whatever_their_folder_is_called(tmp_path: Path) -> None:
+    name = "run s? 100% a%41b #"
     tracking, client = opened(tmp_path / name, steps=2)
     tracking.catch_up()
     assert entry_of(tracking, client).data.tags["ares.logged_step"] == "1"

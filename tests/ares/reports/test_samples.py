@@ -30,9 +30,7 @@ def test_in_eighty_columns_every_title_and_every_cell_is_whole(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("width", [40, 200])
-def test_an_id_that_looks_like_markup_and_a_function_called_as_a_column_are_shown_as_they_are(
-    width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_id_like_markup_and_a_function_called_as_a_column_stay(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two columns of one title were one: the titles stood above others' cells, or folding them was a traceback."""
     row = {"id": "[/b] :smile:", "sample": 0, "score_reward": 0.25, "reward": 1.0, "tokens": 3, "truncated": False}
     monkeypatch.setattr("ares.reports.samples.step_samples", lambda run, step: pd.DataFrame([row]))

@@ -125,9 +125,7 @@ def test_trackio_has_every_step_once_after_a_resume(tmp_path: Path, monkeypatch:
         tracker("trackio", tmp_path, 1)
 
 
-def test_a_package_that_is_absent_is_named_before_the_run_samples_anything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_that_is_absent_is_named_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
     run = SimpleNamespace(config=SimpleNamespace(tracking=TrackingConfig(kind="wandb")), store=store_of(tmp_path, 0))
     with pytest.raises(UserError, match=r"tracking\.kind needs the package wandb"):
