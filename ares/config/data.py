@@ -21,6 +21,8 @@ Schedule = Annotated[dict[Annotated[int, Field(ge=0)], Annotated[float, Field(ge
 """Numbers at some steps: between two of them it changes evenly, before the first and after the last one it stays."""
 Order = Literal["shuffled", "easy_first", "medium_first"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
+_METRICS = ("ema", "episode", "few_steps", "rewards", "second_turn")
+"""What metrics of all held-out problems are called (val/ema/accuracy), so no set is."""
 
 
 class HeldOutConfig(Strict):
@@ -48,6 +50,8 @@ def _held_out_sets(value: Any) -> Any:
     for name, given in value.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(f"{name!r:.60} cannot name a held-out set: letters, digits, '.', '_' and '-', at most 50")
+        if name in _METRICS:
+            raise ValueError(f"{name!r} cannot name a held-out set: val/{name}/… are metrics of all sets")
         section = given if isinstance(given, dict | HeldOutConfig) else {"source": given}
         try:
             sets[name] = HeldOutConfig.model_validate(section)

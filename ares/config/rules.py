@@ -152,8 +152,6 @@ def _learner(config: Config) -> Iterator[str]:
         yield "learner: decay_start and final_lr are for schedule=linear and cosine"
     if lora is not None and learner.ema is not None:
         yield "learner.ema averages whole weights: it does not go with model.lora"
-    if learner.ema is not None and "ema" in config.data.held_out_names:
-        yield "data.validation: with learner.ema, val/ema is of the averaged weights: give the set 'ema' another name"
     if learner.compile and (config.model.family != "causal" or learner.sharded):
         yield "learner.compile is for causal models without learner.sharded"
     if learner.optimizer == "adamw_8bit" and (learner.sharded or learner.offload_optimizer):

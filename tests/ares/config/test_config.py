@@ -148,7 +148,6 @@ def test_an_unknown_key_and_a_bad_value_are_errors_that_name_the_field(wrong: st
         ("tiny-diffusion", ["rollout.diffusion.block=2", "validation.few_steps=5"], "(5) must be a multiple of the 7"),
         ("tiny-diffusion", ["rollout.diffusion.threshold=1"], "rollout.diffusion.threshold"),
         ("tiny-math", ["learner.ema=0.9", "model.lora={rank: 4}"], "does not go with model.lora"),
-        ("tiny-math", ["learner.ema=0.9", "data.validation={ema: h}"], "val/ema is of the averaged weights"),
         ("tiny-math", ["rollout.engine=vllm", "validation.temperature=3"], "rollout.engine=vllm samples at 0.01 to 2"),
     ],
 )
@@ -283,6 +282,7 @@ def test_a_source_is_a_text_a_list_or_held_out_sets_by_name(profile: Any) -> Non
         ("{aime: {source: a, promt_key: q}}", "aime.promt_key is unknown (did you mean prompt_key?)"),
         ("{aime: 7}", "aime.source: Input should be a valid string"),
         ("{a/b: x}", "'a/b' cannot name a held-out set"),
+        ("{second_turn: x}", "'second_turn' cannot name a held-out set: val/second_turn/… are metrics of all sets"),
         ("{}", "no held-out set is named"),
     ],
 )
