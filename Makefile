@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 # Tests and training are repeatable only with a fixed number of threads; small models are faster with one.
 export OMP_NUM_THREADS := 1
 export HF_HUB_OFFLINE ?= 1
+# Images of containers often set it; every process would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 # For a machine without a network: the folder of its wheels, its Python and platform, and what it has (torch==2.10.0 …).
 WHEELS ?=
 PY ?= 3.12
