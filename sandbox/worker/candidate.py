@@ -9,6 +9,7 @@ import functools
 import gc
 import importlib
 import io
+import marshal
 import os
 import socket
 import sys
@@ -65,10 +66,10 @@ def _live(confinement: Confinement) -> int:
         _provide_files(request["stdin"], request["source"])
     confinement.confine_calls(False, request["memory_bytes"], request["cpu_seconds"])
     if request["stdin"] is not None:
-        return _run_script(connection, request["source"])
+        return _run_script(connection, request)
     if request["is_checker"]:
         arrays.compare_strictly()
-    _serve_functions(connection, requests, request["source"])
+    _serve_functions(connection, requests, request)
     return 0
 
 
@@ -100,8 +101,14 @@ def _file_of(text: str) -> int:
     return file
 
 
-def _load(source: str, module: types.ModuleType) -> tuple[str, BaseException] | None:
-    """Compile and run the source in the module; None, or the phase that failed and how."""
+def _load(
+    connection: _socket.socket, request: dict[str, Any], module: types.ModuleType
+) -> tuple[str, BaseException] | None:
+    """Compile and run the source in the module; None, or the phase that failed and how.
+
+    Where the program's next candidates want it, the code is sent before any of it has run.
+    """
+    source, compiled = request["source"], request["code"]
     sys.modules[module.__name__] = module  # dataclasses and pickle look their module up there
     vars(module).update(__file__=sys.argv[0], __builtins__=builtins)  # as for a program run from a file
     if "multiprocessing" in source:
@@ -112,7 +119,12 @@ def _load(source: str, module: types.ModuleType) -> tuple[str, BaseException] | 
             cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     phase = "compile"
     try:
-        code = compile(source.removeprefix("\ufeff"), FILE, "exec", dont_inherit=True)
+        if compiled:
+            code = marshal.loads(compiled)
+        else:
+            code = compile(source.removeprefix("\ufeff"), FILE, "exec", dont_inherit=True)
+        if compiled == b"":
+            wire.send(connection, wire.encode_frame({"code": marshal.dumps(code).decode("latin-1")}))
         phase = "load"
         exec(code, module.__dict__)
     except BaseException as error:  # noqa: BLE001 - whatever the program raises, or the compiler (a null byte, nesting)
@@ -166,7 +178,7 @@ def rehearse() -> None:
     runs, which candidates then need not repeat.
     """
     ours, theirs = socket.socketpair()
-    ours.sendall(wire.encode_order({"source": _REHEARSAL}))
+    ours.sendall(wire.encode_order({"source": _REHEARSAL, "code": b""}))
     arguments: list[Any] = [["l", [3, 1, 2]], 7, "text", ["t", [1.5, None, True]], ["d", ["a", "b"], [1, 2]]]
     for number in range(20):
         values = [arguments[number % len(arguments)], ["l", [["l", [1, 2]], ["t", ["x", number]]]]]
@@ -177,16 +189,16 @@ def rehearse() -> None:
     limit = sys.getrecursionlimit()
     with contextlib.suppress(wire.ConnectionClosed):
         requests = wire.Frames(theirs)
-        _serve_functions(theirs, requests, requests.order()["source"])
+        _serve_functions(theirs, requests, requests.order())
     sys.setrecursionlimit(limit)
     del sys.modules[server.MODULE_NAME]
     ours.close()
     theirs.close()
 
 
-def _serve_functions(connection: _socket.socket, requests: wire.Frames, source: str) -> None:
+def _serve_functions(connection: _socket.socket, requests: wire.Frames, request: dict[str, Any]) -> None:
     module = types.ModuleType(server.MODULE_NAME)
-    failure = _load(source, module)
+    failure = _load(connection, request, module)
     if failure is not None:
         wire.send(connection, wire.encode_frame({"phase": failure[0], **server.describe(failure[1])}))
         return
@@ -194,11 +206,11 @@ def _serve_functions(connection: _socket.socket, requests: wire.Frames, source: 
     server.Server(connection, requests, module).serve()
 
 
-def _run_script(connection: _socket.socket, source: str) -> int:
+def _run_script(connection: _socket.socket, request: dict[str, Any]) -> int:
     """Run the source as a script, until it, its threads and its exit handlers have finished. Its exit status."""
     streams: list[Any] = [sys.stdout, sys.stderr]
     module = types.ModuleType("__main__")
-    failure = _load(source, module)
+    failure = _load(connection, request, module)
     if failure is not None and isinstance(failure[1], SystemExit) and not failure[1].code:
         failure = None
     threading._shutdown()  # type: ignore[attr-defined]

@@ -108,7 +108,9 @@ def test_what_goes_wrong_in_judging_is_the_programs_failure_but_for_what_fails_o
         raise error
 
     monkeypatch.setattr(Checker, "_judge_test", fail)
-    checker = Checker({"plans": [{"error": ""}], "timeouts": 0, "spent": [0.0, 0.0]}, None, None)  # type: ignore[arg-type]
+    job = {"plans": [{"error": "", "apart": True}], "stdin_tests": [], "fresh_per_test": False, "order": [0]}
+    job |= {"source": "", "timeouts": 0, "spent": [0.0, 0.0]}
+    checker = Checker(job, None, None)  # type: ignore[arg-type]
     if isinstance(error, OSError):
         with pytest.raises(OSError, match="no space"):
             checker._judge(0)

@@ -300,6 +300,24 @@ def test_a_candidate_per_test_shares_no_state(pool: SandboxPool) -> None:
     assert judge(pool, source, *tests, fresh_per_test=True).pass_ratio == 1.0
 
 
+def test_the_code_that_the_first_candidate_compiled_is_the_program_of_all_whatever_it_says(pool: SandboxPool) -> None:
+    source = """
+import inspect, json, marshal, os, struct
+def f(n):
+    "It says: \u00ff."
+    return [f.__doc__, inspect.getsource(f)[:8], f.__code__.co_filename, n]
+"""
+    tests = [f"assert f({n}) == ['It says: \u00ff.', 'def f(n)', '<solution>', {n}]" for n in range(3)]
+    assert judge(pool, source, *tests, fresh_per_test=True).pass_ratio == 1.0
+    forged = """
+code = marshal.dumps(compile("def f(n): return 0", "<solution>", "exec")).decode("latin-1")
+body = json.dumps(dict(code=code)).encode()
+os.write(3, struct.pack("<I", len(body)) + body)
+"""
+    verdict = judge(pool, source + forged, *["assert f(0) == 0"] * 3, fresh_per_test=True)
+    assert {(each.verdict, "its own connection" in each.detail) for each in verdict.tests} == {("runtime_error", True)}
+
+
 def test_no_candidate_can_tell_how_old_its_files_are(pool: SandboxPool) -> None:
     source = "import os, time\nages = [time.time() - os.fstat(n).st_ctime for n in (1, 2)]\n"
     source += "try: ages.append(time.time() - os.stat('/tmp').st_ctime)\nexcept OSError: pass\n"
