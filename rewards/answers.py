@@ -31,7 +31,7 @@ MOST_COMPARED = 100
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)")
 WORDS = re.compile(rf"{LETTER}[^\d_=<>+*/^\\{{}}\[\]|$%:,;()]*")
 SYMBOLS = re.compile(rf"\\(angle|triangle|overline|overrightarrow|vec|widehat){END}")
-CHOICE = re.compile(r"\(?\s*([A-Ja-j])\s*(?:\)|(?<!\()[.:](?=\s|$|\D)|(?<!\()\)|$)\s*(.*)", re.DOTALL)
+CHOICE = re.compile(r"\(?\s*([A-Ja-j])\s*(?:\)|(?<!\()[.:](?=\s|$|\D)(?!\w$)|(?<!\()\)|$)\s*(.*)", re.DOTALL)
 TIME = re.compile(r"\d{1,2}:\d\d(:\d\d)?")
 BASED = re.compile(r"(\d[0-9A-Za-z]*)\s*_\s*\{?\s*(\d{1,2})\s*\}?")
 UNION = re.compile(rf"\s*\\cup{END}\s*")
@@ -106,7 +106,8 @@ def _choices(answer: str, truth: str) -> bool | None:
 def _as_written(answer: str, truth: str) -> bool | None:
     """Times of day, and numbers with a base, which may be left out where the truth has one."""
     if any(TIME.match(text.strip('" ')) for text in (answer, truth)):
-        return tight(answer).casefold() == tight(truth).casefold()
+        one, other = (tight(text).casefold().replace(".", "") for text in (answer, truth))
+        return one == other
     given, wanted = BASED.fullmatch(answer), BASED.fullmatch(truth)
     if wanted:
         return given.groups() == wanted.groups() if given else answer == wanted[1]
@@ -294,7 +295,7 @@ def _same_assignments(given: list[str], wanted: list[str]) -> bool:
         return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
     values = [[_named(pieces(entry, RELATION))[1] or entry for entry in entries] for entries in (given, wanted)]
     if len(one or other) == 1:
-        return _in_any_order(*values)
+        return not (one and other and one.keys() != other.keys()) and _in_any_order(*values)
     return len(given) == len(wanted) and all(map(_same, *values))
 
 

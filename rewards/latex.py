@@ -36,25 +36,25 @@ SPELLINGS = {
     # only the look
     rf"\\(left|right){END}\.?": "", rf"\\([bB]ig[lr]?|displaystyle|textstyle|limits){END}": "",
     r"(?<!\\)\\[()\[\]]": "",
-    r"\\(color|textcolor)\{\w+\}": "", r"\\(underline|boxed|fbox|mbox)(?=\s*\{)": "",
+    r"\\(color|textcolor)\{\w+\}": "", r"\\(underline|boxed|fbox)(?=\s*\{)": "",
     rf"(?<!\\)\\[,;:!> ]|\\(quad|qquad){END}|~": " ",
     # {x | x>1} and {x \in R | x>1} are x>1
     rf"^\\\{{\s*[a-zA-Z]\s*(?:\\in\s*\(-\\infty,\\infty\)\s*)?(?:\||:|\\mid{END})\s*(\S.*)\\\}}$": r"\1",
 }  # fmt: skip
 """Patterns and the spelling that replaces them, in this order."""
-TEXT = re.compile(r"\\(?:text|text[a-z]{2}|math(?:rm|bf|it|sf)|operatorname\*?)\s*\{([^{}]*)\}")
+TEXT = re.compile(r"\\(?:text|mbox|text[a-z]{2}|math(?:rm|bf|it|sf)|operatorname\*?)\s*\{([^{}]*)\}")
 LETTER_UNITS = "mghslLNJWVΩK"
 """Units of one letter, which outside \\text are variables."""
-GROUPED = re.compile(r"(?<=\d)(,?\\!|\\[, ]|\{,\}|[ ~])(?=\d{3}(?![\d/]))")
+GROUPED = re.compile(r"(?<=\d)(,?\\!\s*|\\[, ]|\{,\}|[ ~])(?=\d{3}(?![\d/]))")
 """Separators of thousands besides the comma."""
-THOUSANDS = re.compile(r"(?<![\d,.])\d{1,3}(,\d{3})+(?![\d,])")
+THOUSANDS = re.compile(r"(?<![\d,.])[1-9]\d{0,2}(,\d{3})+(?![\d,])")
 REPEATING = re.compile(
-    r"(\d*)\.(\d*?)"
+    r"(?<!\d)(\d*)\.(\d*?)"
     r"(?:\\(?:overline|bar|dot)\{(\d+)\}|\\dot(\d)|\((\d+)\)|(\d{1,6}?)\6\6+(?:\.\.\.|\\ldots\s*))"
     r"(?:(\d*)\\dot\{?(\d)\}?)?"
 )
 r"""0.1\overline{6}, 0.\dot{3}, 0.\dot1 4\dot2, 0.(3), 0.333…"""
-SCIENTIFIC = re.compile(r"(?<![\w.])(\d+\.?\d*|\.\d+)[eE]([+-]?\d{1,3})(?!\w)")
+SCIENTIFIC = re.compile(r"(?<![\w.])(\d++\.?\d*+|\.\d++)[eE]([+-]?\d{1,3})(?!\w)")
 ORDINAL = re.compile(rf'\^\s*\{{?\s*"?\s*(st|nd|rd|th)\s*"?\s*\}}?{END}')
 OPENING = re.compile(
     r'"?\s*(the\s+)?(final\s+)?answer(\s+is)?\s*[:=]?\s*"?\s*|答案\s*[是为]?\s*:?\s*|\\(therefore|approx)\s*|=\s*'
@@ -78,6 +78,7 @@ def clean(text: str) -> str:
         text = re.sub(pattern, spelling, text)
     while (unwrapped := TEXT.sub(_unwrapped, text)) != text:
         text = unwrapped
+    text = re.sub(r'"\s*/\s*"', "/", text)  # of "km" / "h"
     text = " ".join(ORDINAL.sub(r' "\1"', text).split())
     if text[:1] == text[-1:] == "$" and len(text) > 2:
         text = text.strip("$").strip()

@@ -39,6 +39,7 @@ _ASKS_HASH = re.compile(
 )
 """#### where it is asked for or shown with an answer; elsewhere it is a heading, or part of a picture."""
 _ASKS_LINE = re.compile(r"\b(?:last|own|new|final|separate|single) line\b", re.IGNORECASE)
+_ASKS_BOX = re.compile(r"\b(?:in|within|inside|into|using|with|as)\b[^.\n]{0,40}\\boxed", re.IGNORECASE)
 _NO_TRUTH = re.compile(r"proofs?|not ?found|see (the )?solution|unknown|n/a|null|error", re.IGNORECASE)
 """What sets write where a problem has no answer (NuminaMath-1.5: proof, notfound)."""
 
@@ -92,7 +93,7 @@ def find_answer(response: str, where: str = BOXED) -> str | None:
         answer = _BEFORE_ANSWER.sub("", lines[-1]) if lines else None
     else:
         name = where.removeprefix("tag ").strip()
-        pattern = rf"<{name}>(.*?)</{name}>" if where.startswith("tag ") else where
+        pattern = rf"<{name}>((?:(?!<{name}>).)*?)</{name}>" if where.startswith("tag ") else where
         found = list(re.finditer(pattern, text, re.DOTALL))
         answer = found[-1].group(1 if found[-1].re.groups else 0) if found else None
     boxed = None if answer is None else last_boxed(answer)
@@ -101,13 +102,14 @@ def find_answer(response: str, where: str = BOXED) -> str | None:
 
 def asked_format(prompt: str) -> str | None:
     r"""Where a prompt asks for the answer, as `find_answer` has it; None where it does not say."""
-    if "\\boxed" in prompt:
+    asks_line = re.search(r"\banswer\s*:", prompt, re.IGNORECASE) and _ASKS_LINE.search(prompt)
+    if "\\boxed" in prompt and (not asks_line or _ASKS_BOX.search(prompt)):  # a problem may show a box of its own
         return BOXED
     if _ASKS_HASH.search(prompt):
         return "hash"
     if tags := re.findall(r"<(answer|solution|result)>", prompt):
         return f"tag {tags[-1]}"
-    return "last_line" if re.search(r"\banswer\s*:", prompt, re.IGNORECASE) and _ASKS_LINE.search(prompt) else None
+    return "last_line" if asks_line else None
 
 
 def grade_answers(

@@ -35,7 +35,7 @@ UNITS = {
 SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "万": 4, "亿": 8}
 CHANGES = re.compile(
     r"\b(or|and|not|to|than|more|less|most|least|if|between|plus|minus|times|over|of|is|are|was|wrong|"
-    r"incorrect|false|but|except|instead|maybe|perhaps|about|from|point|score|below|above|remainder|squared|cubed|dozen|hal(f|ves)|"
+    r"incorrect|false|but|except|instead|maybe|perhaps|about|from|point|scores?|below|above|remainder|squared|cubed|dozens?|hal(f|ves)|"
     r"quarters?|k|factorial|mod|unless|sometimes|always|equals|versus|negative|positive|"
     r"divided|multiplied|choose|base|power|root|sin|cos|tan|cot|sec \w+|csc|ln|log|exp|sqrt|arc(sin|cos|tan)|"
     r"(one|two|three|four|ten)(s|ths?|teen\w*)?|(fif|five|six|seven|eigh|nine|nint|eleven|twel|twen|thir|fort[yi]|hundred|"
