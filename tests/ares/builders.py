@@ -1,5 +1,6 @@
 """Small real objects for the tests of ares/ and tasks/: configurations, the tiny model, sampled rows."""
 
+import copy
 import functools
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,13 @@ def config(*overrides: str) -> Config:
 def tokenizer() -> PreTrainedTokenizerBase:
     """The tiny model's tokenizer; not to be changed."""
     return AutoTokenizer.from_pretrained(MODEL)
+
+
+def with_template(template: str | None) -> PreTrainedTokenizerBase:
+    """A copy of the tokenizer with another chat template."""
+    own = copy.deepcopy(tokenizer())
+    own.chat_template = template
+    return own
 
 
 def engine() -> TransformersEngine:

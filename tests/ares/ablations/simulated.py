@@ -32,14 +32,6 @@ class World:
     """Standard deviation over problems of what a problem gives a variant: of it, the problems held out are a sample."""
 
 
-@dataclass
-class Outcome:
-    """Shares of simulated ablations."""
-
-    false_claims: float = 0.0
-    power: float = 0.0
-
-
 def simulate(world: World, rng: np.random.Generator) -> np.ndarray:
     """Measured accuracies [variants, seeds, problems] of one ablation; variant 0 is the baseline, 1 has the effect."""
     of_problem = rng.normal(0.5, 0.15, (1, 1, PROBLEMS))
@@ -61,16 +53,17 @@ def claim(measured: np.ndarray, shares: tuple[np.ndarray, ...]) -> dict[int, boo
     return {number: bool(differences[number].mean() > 0) for number in below}
 
 
-def count_outcomes(world: World, ablations: int, draws: int) -> Outcome:
-    """False claims and power, over this many simulated ablations."""
+def count_outcomes(world: World, ablations: int, draws: int) -> tuple[float, float]:
+    """Shares of simulated ablations with a false claim, and of those that claim the effect."""
     rng = np.random.default_rng(derive_seed("simulated ablations", str(world)))
-    shares, outcome = draw_shares((world.seeds, PROBLEMS), ("simulated", world.seeds), draws), Outcome()
+    shares = draw_shares((world.seeds, PROBLEMS), ("simulated", world.seeds), draws)
+    false_claims = power = 0
     for _ in range(ablations):
         claimed = claim(simulate(world, rng), shares)
         is_true = world.effect > 0 and claimed.get(1, False)
-        outcome.power += is_true / ablations
-        outcome.false_claims += (len(claimed) > is_true) / ablations
-    return outcome
+        power += is_true
+        false_claims += len(claimed) > is_true
+    return false_claims / ablations, power / ablations
 
 
 def count_skewed_claims(seeds: int, comparisons: int) -> tuple[float, float]:

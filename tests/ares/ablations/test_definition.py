@@ -98,10 +98,7 @@ def test_a_profile_beside_the_ablation_is_found_from_anywhere(tmp_path: Path) ->
         ({"primary": "area/val/few_steps/accuracy"}, "'val/few_steps/accuracy' needs validation.few_steps"),
         ({"primary": "val/own/acuracy", "overrides": [OWN]}, "'val/own/acuracy' needs another name (did you mean"),
         ({"primary": "val/aime/accuracy", "overrides": [OWN]}, "set called 'aime' (data.validation names own)"),
-        (
-            {"overrides": ["watch.kl_above={limit: 0.2, action: rewind}"]},
-            "variant 'fixed': watch.kl_above.action=rewind",
-        ),
+        ({"overrides": ["watch.kl_above={limit: 0.2, action: rewind}"]}, "'fixed': watch.kl_above.action=rewind"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_by_field(tmp_path: Path, changes: dict[str, Any], said: str) -> None:

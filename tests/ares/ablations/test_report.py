@@ -17,7 +17,7 @@ from ares.ablations.tracking import ParentRun, check_fixed
 from ares.ablations.wording import conclude
 from ares.config import ConfigError, load
 from ares.evaluation import estimate
-from ares.store import Commit, RunStore
+from ares.store import RunStore
 from tests import mlflow_database
 from tests.ares.ablations.example_rows import (
     ABLATION,
@@ -28,6 +28,7 @@ from tests.ares.ablations.example_rows import (
     children_of,
     paired_ablation,
 )
+from tests.ares.store_builders import commit
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
 
@@ -203,8 +204,9 @@ def test_rows_are_read_from_the_childrens_commits(tmp_path: Path) -> None:
     evaluated = pd.DataFrame({"id": ["p0", "p0", "p1", "p1"], "accuracy": [0.0, 1.0, 1.0, None]})
     artifacts = {"evaluation": RunStore(tmp_path / "leash-tight-seed1").write_rows("evaluation.parquet", evaluated)}
     metrics = {"val/accuracy": 0.75}
-    commit = Commit(step=0, parent=None, artifacts=artifacts, state={}, metrics=metrics, timings={}, timestamp=0)
-    RunStore(tmp_path / "leash-tight-seed1").write_commit(commit)
+    RunStore(tmp_path / "leash-tight-seed1").write_commit(
+        commit(0, None, artifacts=artifacts, metrics=metrics, timings={})
+    )
 
     found = read_rows("leash", tmp_path)
     assert (found.run_id, found.definition, found.command_line) == ("parent", ABLATION, "rollout.n=4")
@@ -243,7 +245,7 @@ def start(folder: Path, metrics: dict[str, float], **stored: object) -> None:
     child = RunStore(folder.with_name("leash-tight-seed0"))
     config = load("tiny-math").model_dump(mode="json")
     child.write_run({"config": config, "digests": {}, "mlflow_run_id": None, "code_version": "9"})
-    child.write_commit(Commit(step=0, parent=None, artifacts={}, state={}, metrics=metrics, timings={}, timestamp=0))
+    child.write_commit(commit(0, None, metrics=metrics))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ MODEL = "examples/tiny/checkpoints/math"
 @pytest.mark.parametrize("text", ["18+4=20. wait", "  two spaces\n", "déjà — 🙂🙂 ok", ""])
 def test_pieces_make_up_the_text(text: str) -> None:
     tokenizer = load_pieces(MODEL)
-    assert tokenizer is not None
     ids = tokenizer.encode(text, add_special_tokens=False).ids
     pieces = _pieces(ids, tokenizer)
     assert len(pieces) == len(ids)

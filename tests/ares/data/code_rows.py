@@ -152,6 +152,43 @@ PLAIN: Row = {
 SCRIPT = "print(2 * int(input()))"
 """A right program for LIVE and CODE_CONTESTS."""
 
+FIRST = (
+    "class Solution:\n    def firstOf(self, words: List[str], n: int) -> List[str]:\n        return tuple(words[:n])"
+)
+SOLVED: dict[str, tuple[Row, str]] = {
+    "humaneval": (HUMANEVAL, HUMANEVAL["prompt"] + HUMANEVAL["canonical_solution"]),
+    "humaneval+": (HUMANEVAL_PLUS, HUMANEVAL["prompt"] + HUMANEVAL["canonical_solution"]),
+    "mbpp": (MBPP, MBPP["code"]),
+    "mbpp-sanitized": (SANITIZED, SANITIZED["code"]),
+    "apps": (APPS, json.loads(APPS["solutions"])[0]),
+    "apps-function": (APPS_FUNCTION, json.loads(APPS_FUNCTION["solutions"])[0]),
+    "taco": (TACO, json.loads(TACO["solutions"])[0]),
+    "taco-verified": (TACO_VERIFIED, TACO_VERIFIED["solutions"][0]),
+    "codecontests": (CODE_CONTESTS, SCRIPT),
+    "bigcodebench": (BIG, BIG["complete_prompt"] + "\n" + BIG["canonical_solution"]),
+    "leetcode": (LEETCODE, LEETCODE["completion"]),
+    "plain": (PLAIN, PLAIN["solution"]),
+}
+"""Rows with the reference solution that is found in them."""
+UNSOLVED: dict[str, tuple[Row, str]] = {
+    "livecodebench": (LIVE, SCRIPT),
+    "livecodebench-lite": (LIVE | {"private_test_cases": packed(json.loads(LIVE["private_test_cases"]))}, SCRIPT),
+    "livecodebench-function": (LIVE_FUNCTION, FIRST),
+    "livecodebench-plain": (LIVE_FUNCTION, "def firstOf(words: List[str], n): return words[:n]"),
+    "deepcoder": (DEEPCODER, "def add(a, b): return a + b"),
+    "acecode": (ACECODE, INC),
+    "verl-script": (verl({"inputs": ["1"], "outputs": ["2"]}), SCRIPT),
+    "verl-call": (verl({"inputs": [[1, 2]], "outputs": [3], "fn_name": "add"}), "def add(a, b): return a + b"),
+    "verl-check": (verl({"functional": "def check(f):\n    assert f(1) == 2\n\ncheck(inc)"}), INC),
+    "verl-asserts": (verl({"assert_case": ["assert inc(1) == 2"]}), INC),
+    "verl-cases": (verl([{"type": "function_call", "fn_name": "inc", "input": [1], "output": 2}]), INC),
+    "verl-metadata": (
+        verl([{"testtype": "functional", "input": "[1]\n2", "output": "[1, 2]", "metadata": {"func_name": "app"}}]),
+        "def app(xs, x): return xs + [x]"),
+    "verl-stdin": (verl([{"testtype": "stdin", "input": "1", "output": "2"}]), SCRIPT),
+}  # fmt: skip
+RIGHT = SOLVED | UNSOLVED
+
 CHECKER = "def check(input, expected, output):\n    return sorted(output.split()) == sorted(expected.split())"
 ANY_ORDER = APPS | {"input_output": json.dumps({"inputs": ["3\n"], "outputs": ["0 1 2\n"]}), "checker": CHECKER}
 

@@ -1,6 +1,5 @@
 """A data set is checked row by row: every fault is found, nothing good is refused, its own solutions are judged."""
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from ares.data.check import CheckReport, check_rows, compare_with_held_out
 from ares.data.problems import DataError, load_problems
 from ares.grading.trials import check_solutions
 from sandbox import SandboxPool
-from tests.ares.builders import tokenizer
+from tests.ares.builders import tokenizer, with_template
 from tests.ares.data.code_rows import verl, written
 from tests.data_sets import data_set
 
@@ -58,8 +57,7 @@ TEMPLATES = {
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_a_chat_template_that_raises_or_ignores_the_question_is_named(template: str, tmp_path: Path) -> None:
     source = rows_in(tmp_path / "rows.jsonl", [MATH, MATH | {"id": "b"}])
-    broken = copy.deepcopy(tokenizer())
-    broken.chat_template = template
+    broken = with_template(template)
     with pytest.raises(DataError) as caught:
         load_problems(source, "train", DataConfig(train=source), broken)
     assert str(caught.value).startswith(f"{source}:1: the chat template of ")
@@ -71,10 +69,8 @@ def test_a_chat_template_that_raises_or_ignores_the_question_is_named(template: 
 
 def test_a_template_that_trims_or_indents_asks_all_the_same(tmp_path: Path) -> None:
     source = rows_in(tmp_path / "rows.jsonl", [MATH | {"prompt": "  1 +\n\n1 = ?\n"}])
-    trimming = copy.deepcopy(tokenizer())
     for template in ("Q: {{ messages[0].content | trim }}", "Q: {{ messages[0].content | replace('\n\n', '\n') }}"):
-        trimming.chat_template = template
-        assert len(load_problems(source, "train", DataConfig(train=source), trimming)) == 1
+        assert len(load_problems(source, "train", DataConfig(train=source), with_template(template))) == 1
 
 
 @pytest.mark.parametrize("source", ["s3://bucket/rows.jsonl", "https://host/rows.parquet", "hf://datasets/a/b"])
@@ -227,8 +223,7 @@ BASE_MODEL = "{% for each in messages %}{{ each.content }}</turn>{% endfor %}"
 
 
 def test_odd_templates_and_special_tokens_in_a_prompt_are_told(tmp_path: Path) -> None:
-    usual, odd = tokenizer(), copy.deepcopy(tokenizer())
-    odd.chat_template = BASE_MODEL
+    usual, odd = tokenizer(), with_template(BASE_MODEL)
     ends = {usual.convert_tokens_to_ids("<|im_end|>")}
     assert odd_in_template(usual, {}, ends) == []
     begins, ending = odd_in_template(odd, {}, ends)

@@ -1,6 +1,5 @@
 """Rows in the field's formats, as published: read, prompted and judged as their own judges do."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,75 +8,29 @@ import pytest
 
 from ares.config.run import DataConfig
 from ares.data.code import RowError, packages_of, program, with_unit_tests
-from ares.data.problems import DataError, Problems, joined, load_problems
+from ares.data.problems import Problems, joined, load_problems
 from ares.runs.run import Run
 from sandbox import Program, SandboxPool
 from tests.ares.builders import config, tokenizer
 from tests.ares.data.code_rows import (
     ACECODE,
-    APPS,
-    APPS_FUNCTION,
     BIG,
     CODE_CONTESTS,
-    DEEPCODER,
     HUMANEVAL,
-    HUMANEVAL_PLUS,
-    INC,
-    LEETCODE,
     LIVE,
     LIVE_FUNCTION,
     MBPP,
     MBPP_PLUS,
     PLAIN,
-    SANITIZED,
-    SCRIPT,
+    RIGHT,
+    SOLVED,
     TACO,
-    TACO_VERIFIED,
     Row,
     judged,
-    packed,
     read,
     verl,
     written,
 )
-
-FIRST = (
-    "class Solution:\n    def firstOf(self, words: List[str], n: int) -> List[str]:\n        return tuple(words[:n])"
-)
-SOLVED: dict[str, tuple[Row, str]] = {
-    "humaneval": (HUMANEVAL, HUMANEVAL["prompt"] + HUMANEVAL["canonical_solution"]),
-    "humaneval+": (HUMANEVAL_PLUS, HUMANEVAL["prompt"] + HUMANEVAL["canonical_solution"]),
-    "mbpp": (MBPP, MBPP["code"]),
-    "mbpp-sanitized": (SANITIZED, SANITIZED["code"]),
-    "apps": (APPS, json.loads(APPS["solutions"])[0]),
-    "apps-function": (APPS_FUNCTION, json.loads(APPS_FUNCTION["solutions"])[0]),
-    "taco": (TACO, json.loads(TACO["solutions"])[0]),
-    "taco-verified": (TACO_VERIFIED, TACO_VERIFIED["solutions"][0]),
-    "codecontests": (CODE_CONTESTS, SCRIPT),
-    "bigcodebench": (BIG, BIG["complete_prompt"] + "\n" + BIG["canonical_solution"]),
-    "leetcode": (LEETCODE, LEETCODE["completion"]),
-    "plain": (PLAIN, PLAIN["solution"]),
-}
-"""Rows with the reference solution that is found in them."""
-UNSOLVED: dict[str, tuple[Row, str]] = {
-    "livecodebench": (LIVE, SCRIPT),
-    "livecodebench-lite": (LIVE | {"private_test_cases": packed(json.loads(LIVE["private_test_cases"]))}, SCRIPT),
-    "livecodebench-function": (LIVE_FUNCTION, FIRST),
-    "livecodebench-plain": (LIVE_FUNCTION, "def firstOf(words: List[str], n): return words[:n]"),
-    "deepcoder": (DEEPCODER, "def add(a, b): return a + b"),
-    "acecode": (ACECODE, INC),
-    "verl-script": (verl({"inputs": ["1"], "outputs": ["2"]}), SCRIPT),
-    "verl-call": (verl({"inputs": [[1, 2]], "outputs": [3], "fn_name": "add"}), "def add(a, b): return a + b"),
-    "verl-check": (verl({"functional": "def check(f):\n    assert f(1) == 2\n\ncheck(inc)"}), INC),
-    "verl-asserts": (verl({"assert_case": ["assert inc(1) == 2"]}), INC),
-    "verl-cases": (verl([{"type": "function_call", "fn_name": "inc", "input": [1], "output": 2}]), INC),
-    "verl-metadata": (
-        verl([{"testtype": "functional", "input": "[1]\n2", "output": "[1, 2]", "metadata": {"func_name": "app"}}]),
-        "def app(xs, x): return xs + [x]"),
-    "verl-stdin": (verl([{"testtype": "stdin", "input": "1", "output": "2"}]), SCRIPT),
-}  # fmt: skip
-RIGHT = SOLVED | UNSOLVED
-
 
 # ---- published rows ------------------------------------------------------------------------------------------------
 
@@ -295,13 +248,6 @@ def test_the_start_of_a_run_names_them_in_one_line(tmp_path: Path, caplog: pytes
     assert run.train_set.frame["id"].tolist() == ["p"]
     assert "p.jsonl: 12 rows left out (there is no test): 1 (q0), 2 (q1), " in caplog.text
     assert "10 (q9), …\n" in caplog.text
-
-
-def test_errors_of_a_set_name_file_and_row(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"p\.jsonl:1: there is no test \(none of the 2 rows can be used\)"):
-        load(written(tmp_path / "p.jsonl", UNTESTED, UNTESTED | {"id": "r"}))
-    with pytest.raises(DataError, match=r"p\.jsonl:2: stdin_tests holds no tests, but 3"):
-        load(written(tmp_path / "p.jsonl", PLAIN, PLAIN | {"id": "q", "stdin_tests": 3}))
 
 
 def test_packages_of_all_rows_and_of_the_settings() -> None:

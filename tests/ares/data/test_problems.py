@@ -8,12 +8,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from transformers import AutoTokenizer
 
 from ares.config.run import DataConfig
 from ares.data.check import check_rows
 from ares.data.problems import OWN, DataError, Problems, joined, load_held_out, load_problems
-from tests.ares.builders import MODEL, tokenizer
+from tests.ares.builders import MODEL, tokenizer, with_template
 from tests.ares.data.code_rows import written
 
 GOOD = {"id": "a", "prompt": "1+1=?", "answer": "2"}
@@ -66,8 +65,8 @@ def test_a_system_prompt_comes_before_prompts_that_have_none(tmp_path: Path) -> 
 
 def test_the_chat_template_is_given_its_settings_and_one_it_does_not_look_at_is_refused(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "p.jsonl", [GOOD])
-    thinking = copy.deepcopy(tokenizer())
-    thinking.chat_template += "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
+    switch = "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
+    thinking = with_template(tokenizer().chat_template + switch)
 
     def prompt(**settings: Any) -> str:
         config = DataConfig(train=source, chat_template_kwargs=settings)
@@ -84,9 +83,7 @@ def test_the_chat_template_is_given_its_settings_and_one_it_does_not_look_at_is_
 
 
 def templated(template: str, source: str, **settings: Any) -> Problems:
-    own = copy.deepcopy(tokenizer())
-    own.chat_template = template
-    return load_problems(source, "train", DataConfig(train=source, **settings), own)
+    return load_problems(source, "train", DataConfig(train=source, **settings), with_template(template))
 
 
 def test_a_template_that_writes_the_date_makes_the_same_prompts_tomorrow(tmp_path: Path) -> None:
@@ -196,14 +193,12 @@ def test_held_out_sets_have_their_own_columns_and_names(tmp_path: Path) -> None:
     sets = {"aime": {"source": first, "prompt_key": "problem", "answer_key": "solution"}, "own": second}
     config = DataConfig(train=train, validation=sets)
     problems = joined(load_held_out(config, tokenizer(), "answer"))
-    assert problems is not None
     assert problems.frame["id"].tolist() == ["aime/0", "aime/1", "aime/2", "own/a", "own/z"]
     assert problems.frame["answer"].tolist() == [1, 2, 3, "2", "2"]
     assert problems.frame["level"].tolist() == [0, 1, 2, None, None]
     assert (problems.source, config.held_out_names) == (f"{first}, {second}", ["aime", "own"])
     whole = load_problems(second, "test", config, tokenizer())
     alone = joined(load_held_out(DataConfig(train=train, validation=second), tokenizer(), "answer"))
-    assert alone is not None
     assert alone.digest() == whole.digest()  # of one without a name all stays as it was
     assert load_held_out(DataConfig(train=train), tokenizer(), "answer") == {}
     wrong = DataConfig(train=train, validation={"aime": first})
@@ -351,11 +346,9 @@ def test_a_missing_column_is_named_with_those_there_are_and_its_setting(key: str
 
 
 def test_a_tokenizer_without_a_chat_template_is_an_error_that_names_it(tmp_path: Path) -> None:
-    bare = AutoTokenizer.from_pretrained(MODEL)
-    bare.chat_template = None
     source = jsonl(tmp_path / "p.jsonl", [GOOD])
     with pytest.raises(DataError, match=f"{MODEL}: the tokenizer has no chat template"):
-        load_problems(source, "train", DataConfig(train=source), bare)
+        load_problems(source, "train", DataConfig(train=source), with_template(None))
 
 
 def test_a_prompt_beyond_the_tokenizers_length_is_quiet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,5 @@
 """Agents that ask by OpenAI's protocol: their requests as turns, what they return, what ends their episode alone."""
 
-import copy
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +12,8 @@ from ares.config import ConfigError, EnvironmentConfig, load
 from ares.data import DataError, each_row
 from ares.environments import Answer, EnvironmentPool, Episode, Reply, kinds
 from ares.step import OpenEnvironment
-from tests.ares.builders import tokenizer
+from tests.ares.builders import with_template
+from tests.waiting import is_alive, wait_for_the_end
 
 FILE = '''
 import asyncio, contextlib, json, os, random, re, signal, subprocess, sys, time, urllib.error, urllib.request
@@ -135,12 +135,16 @@ def step(pool: EnvironmentPool, played: Episode, text: str) -> tuple[Episode, An
     return replace(played, said=(*played.said, text), heard=heard), answer
 
 
+def messages_of(answer: Answer) -> list[dict[str, str]]:
+    """What the agent has asked."""
+    assert answer.reply is not None, answer.error
+    return answer.reply.chat["messages"]
+
+
 def test_an_agents_requests_are_turns_and_what_it_returns_ends_the_episode(pool: EnvironmentPool) -> None:
     played, first = begin(pool, "adds")
     messages = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1"}]
-    assert first.reply is not None
-    assert first.reply.chat is not None
-    assert first.reply.chat["messages"] == messages
+    assert messages_of(first) == messages
     assert [each["function"]["name"] for each in first.reply.chat["tools"]] == ["add"]
     expected = {
         f"Two.{CALL.format(2)}{CALL.format(3)}": Reply(("2", "5")),
@@ -199,9 +203,7 @@ def test_what_an_agent_does_wrong_ends_its_episode_alone_in_one_line(pool: Envir
 
 def test_only_chats_with_the_key_are_turns(pool: EnvironmentPool) -> None:
     answer = begin(pool, "refused")[1]
-    assert answer.reply is not None, answer.error
-    assert answer.reply.chat is not None
-    assert answer.reply.chat["messages"] == [{"role": "user", "content": "[401, 404]"}]
+    assert messages_of(answer) == [{"role": "user", "content": "[401, 404]"}]
 
 
 def test_an_episode_is_rebuilt_with_the_same_random_numbers_after_its_process_was_killed(pool: EnvironmentPool) -> None:
@@ -250,29 +252,11 @@ def test_a_client_that_gave_up_is_answered_when_it_asks_the_same_again(pool: Env
 
 def test_requests_of_agents_take_no_proxy(pool: EnvironmentPool) -> None:
     answer = begin(pool, "does", at_once="int(ask([user(os.environ['http_proxy'])])['message']['content'])")[1]
-    assert answer.reply is not None
-    assert answer.reply.chat is not None
-    assert answer.reply.chat["messages"] == [{"role": "user", "content": NOBODY}]
+    assert messages_of(answer) == [{"role": "user", "content": NOBODY}]
 
 
 def pids_of(started: Answer) -> list[int]:
-    assert started.reply is not None
-    assert started.reply.chat is not None
-    return [int(each) for each in started.reply.chat["messages"][0]["content"].split()]
-
-
-def wait_for_the_end(pids: list[int]) -> None:
-    deadline = time.monotonic() + 10
-    while any(map(is_alive, pids)):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    return [int(each) for each in messages_of(started)[0]["content"].split()]
 
 
 CHATML = (
@@ -290,11 +274,9 @@ WRITTEN = "<|im_start|>user\n1<|im_end|>\n<|im_start|>assistant\n"
     ids=["shown by the template", "described"],
 )  # fmt: skip
 def test_a_prompt_is_the_agents_first_request_with_its_tools(file: Path, template: str, begins: str) -> None:
-    own = copy.deepcopy(tokenizer())
-    own.chat_template = template
+    own = with_template(template)
     config = load("tiny-math", [f"environment.kind={file}:adds", "environment.processes=1"])
     environment = OpenEnvironment.of(config, own)
-    assert environment is not None
     raw = pd.DataFrame({"prompt": ["1"], "answer": ["3"]}, index=[1])
     try:
         [row] = each_row(environment.begin(raw, "rows", config.data), environment.data, "answer", tokenizer=own)

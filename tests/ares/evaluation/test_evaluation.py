@@ -16,10 +16,11 @@ from ares.evaluation.estimates import _estimate, summarise
 from ares.evaluation.evaluation import Evaluation
 from ares.evaluation.request import EvaluationRequest
 from ares.runs.description import model_digests
-from ares.store.store import Commit, RunStore, StoreError
+from ares.store.store import RunStore, StoreError
 from ares.workers import PlainWorkers
 from tests.ares.builders import MODEL, config
 from tests.ares.data.code_rows import HUMANEVAL, written
+from tests.ares.store_builders import commit
 
 
 def opened(target: str = str(MODEL), **settings: Any) -> Evaluation:
@@ -43,11 +44,8 @@ def run_with(directory: Path, steps: int, *overrides: str, model: Path = MODEL) 
     parent = None
     for step in range(steps):
         batch = {"batch": store.write_rows(f"{store.step_path(step)}/batch.parquet", pd.DataFrame({"step": [step]}))}
-        commit = Commit(
-            step=step, parent=parent, artifacts=batch, state={"step": step}, metrics={}, timings={}, timestamp=0
-        )
-        store.write_commit(commit)
-        parent = commit.digest()
+        parent = commit(step, parent, artifacts=batch, state={"step": step})
+        store.write_commit(parent)
 
 
 # ---- opening -------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from ares.evaluation.request import EvaluationRequest
 from ares.evaluation.suite_problems import SuiteProblems, files_of, load_suite
 from ares.evaluation.suites import SUITES
 from ares.grading.code import written
-from tests.ares.builders import config, tokenizer
+from tests.ares.builders import config, tokenizer, with_template
 from tests.ares.data.code_rows import (
     APPS,
     HUMANEVAL,
@@ -49,14 +49,9 @@ def cached(folder: Path, name: str, file: str, *rows: Row) -> Path:
     return rows_in(repository / "snapshots" / ("0" * 40) / file, *rows)
 
 
-def asked(
-    name: str, data: Path | None = None, form: str | None = None, template: bool = True, own: Any = None
-) -> SuiteProblems:
-    model = own or tokenizer()
-    if not template:
-        model = type(model).from_pretrained(model.name_or_path)
-        model.chat_template = None
-    return load_suite(name, None if data is None else str(data), form, config().data, model, None)  # type: ignore[arg-type]
+def asked(name: str, data: Path | None = None, form: str | None = None, model: Any = None) -> SuiteProblems:
+    of_run = config().data
+    return load_suite(name, None if data is None else str(data), form, of_run, model or tokenizer(), None)
 
 
 # ---- places --------------------------------------------------------------------------------------------------------
@@ -120,10 +115,10 @@ def test_a_misspelt_suite_is_an_error_that_names_the_one_meant() -> None:
 def test_a_chat_template_decides_the_form_unless_it_is_named(nothing_at_hand: Path) -> None:
     file = rows_in(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL)
     assert asked("humaneval", file).form == "instruct"
-    assert asked("humaneval", file, template=False).form == "completion"
+    assert asked("humaneval", file, model=with_template(None)).form == "completion"
     assert asked("humaneval", file, "completion").form == "completion"
     with pytest.raises(DataError, match="no chat template"):
-        asked("humaneval", file, "instruct", template=False)
+        asked("humaneval", file, "instruct", with_template(None))
 
 
 def test_an_instruct_prompt_is_a_chat_and_a_completion_the_bare_head(nothing_at_hand: Path) -> None:
@@ -141,7 +136,7 @@ def test_a_completions_prompt_does_not_end_with_the_end_token_that_some_tokenize
     ending.backend_tokenizer.post_processor = TemplateProcessing(single=f"$A {end[0]}", special_tokens=[end])
     assert ending(HUMANEVAL["prompt"])["input_ids"] == [*plain, end[1]]
     file = rows_in(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL)
-    assert asked("humaneval", file, "completion", own=ending).problems.frame["prompt_token_ids"].tolist() == [plain]
+    assert asked("humaneval", file, "completion", ending).problems.frame["prompt_token_ids"].tolist() == [plain]
 
 
 ROWS = {"humaneval": HUMANEVAL, "humaneval+": HUMANEVAL_PLUS, "mbpp": MBPP, "mbpp+": MBPP_PLUS, "apps": APPS}

@@ -1,5 +1,6 @@
 """Rows of several kinds in one run: each is read, and judged, as its column `grader` or its source's name says."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -39,10 +40,8 @@ def judged(frame: pd.DataFrame, reward: RewardConfig, *tables: dict[str, str]) -
     grader = load_grader(reward)
     grader.expect(frame)
     grader.start()
-    try:
+    with contextlib.closing(grader):
         return grader.grade(rows.assign(slot=0))
-    finally:
-        grader.close()
 
 
 def test_a_file_of_both_kinds_keeps_its_order_and_each_row_is_judged_by_its_own(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ BODIES = {
     "syntax": "def double(x)\n    return x",
 }
 RESPONSES = {name: f"```python\n{body}\n```\n" for name, body in BODIES.items()} | {"none": "Double it, he said."}
+SCRIPTS = {"script": "```python\nprint(2 * int(input()))\n```\n", "spaced": "```python\nprint(' 6.0')\n```\n"}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,9 @@ def rows(*names: str, stdin: bool = False) -> pd.DataFrame:
     problem: dict[str, Any] = {"id": "p", "setup": "", "entry_point": None, "test_cases": TESTS, "stdin_tests": []}
     if stdin:
         problem |= {"test_cases": [], "stdin_tests": [["3\n", "6"], ["4\n", "8"]]}
-    return pd.DataFrame([{"slot": 0, "sample": k, "response": RESPONSES[n], **problem} for k, n in enumerate(names)])
+    return pd.DataFrame(
+        [{"slot": 0, "sample": k, "response": (RESPONSES | SCRIPTS)[n], **problem} for k, n in enumerate(names)]
+    )
 
 
 def test_each_response_has_the_verdict_of_its_program(grader: CodeGrader) -> None:
@@ -100,9 +103,7 @@ def test_a_run_says_at_its_start_how_many_problems_can_be_forged(caplog: pytest.
 
 
 def test_a_program_may_be_a_script_with_inputs(grader: CodeGrader) -> None:
-    RESPONSES["script"] = "```python\nprint(2 * int(input()))\n```\n"
     assert grader.grade(rows("script", "right", stdin=True))["pass_ratio"].tolist() == [1.0, 0.0]
-    del RESPONSES["script"]
 
 
 def test_equal_programs_are_judged_once_until_they_are_forgotten(grader: CodeGrader) -> None:
@@ -128,7 +129,6 @@ def test_a_program_the_sandbox_failed_on_has_no_score(grader: CodeGrader, monkey
 
 
 def test_equal_tests_with_another_checker_or_comparison_have_verdicts_of_their_own(grader: CodeGrader) -> None:
-    RESPONSES["spaced"] = "```python\nprint(' 6.0')\n```\n"
     row = rows("spaced", stdin=True).iloc[0].to_dict() | {"stdin_tests": [["3\n", "6"]]}
     anything = "def check(input, expected, output): return True"
     added = [{}, {"stdin_compare": "numbers"}, {"checker": anything}, {"before": "print(6)\nraise SystemExit\n"}]
@@ -154,10 +154,8 @@ def judged_references(
     (problems,) = load_held_out(config.data, load_tokenizer(config.model.path), "tests", None).values()
     grader = load_grader(config.reward)
     grader.start()
-    try:
+    with contextlib.closing(grader):
         return check_references(grader, problems, known_failures)
-    finally:
-        grader.close()
 
 
 def test_accepted_references_are_counted_and_known_failures_named(tmp_path: Path) -> None:

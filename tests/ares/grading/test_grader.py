@@ -6,8 +6,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ares.config import ConfigError
 from ares.grading import RewardError, check_scored, try_on
@@ -73,7 +71,6 @@ def test_one_of_the_responses_is_right_the_other_empty_and_both_sets_are_tried(t
         "    return [1.0, 0.0]\n"
     )
     run = opened(tmp_path, text)
-    assert run.validation_set is not None
     lines = seen.read_text().splitlines()
     for problems, line in zip((run.train_set, run.validation_set), lines, strict=True):
         first, second = problems.frame["answer"][:2]
@@ -151,19 +148,10 @@ def test_one_problem_that_cannot_be_graded_never_stops_a_run_and_a_grader_that_i
     assert stops(rows([None] * 4))
     assert stops(rows([None] * 4, [None] * 4))
     assert stops(rows([None] * 4, [None, 0, 0, 0]))
-    assert not stops(rows([None] * 4, [None, 0, 0, 0]), limit=0.7)
+    assert not stops(rows([None] * 4, [None, 0, 0, 0]), limit=5 / 8)
     assert not stops(rows())
 
 
 def test_the_message_says_how_many_and_what_may_be_done() -> None:
     with pytest.raises(RewardError, match=r"step 3: 5 of 8 responses, of 2 problems, .*reward\.max_unscored=0\.2"):
         check_scored(rows([None] * 4, [None, 0, 0, 0]), 0.2, "step 3")
-
-
-@given(st.lists(st.lists(st.sampled_from([None, 0.0, 0.5, 1.0]), min_size=1, max_size=6), max_size=8), st.floats(0, 1))
-def test_only_too_many_absent_scores_or_all_stop_a_run(groups: list[list[float | None]], limit: float) -> None:
-    flat = [value for group in groups for value in group]
-    absent = flat.count(None)
-    affected = sum(None in group for group in groups)
-    expected = bool(flat) and (absent == len(flat) or (absent / len(flat) > limit and affected > 1))
-    assert stops(rows(*groups), limit) == expected

@@ -37,19 +37,14 @@ Graded = Callable[..., pd.DataFrame]
 
 
 @pytest.fixture
-def graded(tmp_path: Path) -> Iterator[Graded]:
-    """ROWS graded by the functions of this file, which settings name as `own.py:f`."""
+def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Graded]:
+    """ROWS graded by the functions of this file, own.py."""
+    monkeypatch.chdir(tmp_path)
     graders = []
 
     def grade(text: str, kind: Any = "own.py:f", **settings: Any) -> pd.DataFrame:
-        (tmp_path / "own.py").write_text(text)
-
-        def there(value: Any) -> Any:
-            return value.replace("own.py", str(tmp_path / "own.py")) if isinstance(value, str) else value
-
-        kinds = there(kind) if isinstance(kind, str) else [there(each) for each in kind]
-        named = {name: there(value) for name, value in settings.items()}
-        graders.append(load_grader(RewardConfig(kind=kinds, **named)))
+        Path("own.py").write_text(text)
+        graders.append(load_grader(RewardConfig(kind=kind, **settings)))
         return graders[-1].grade(ROWS)
 
     yield grade

@@ -1,6 +1,5 @@
 """A reward model's scores are those of the classifier on one response at a time."""
 
-import copy
 import shutil
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from ares.grading import load_grader
 from ares.grading.reward_model import RewardModel, RewardModelScorer
 from ares.runs.description import identity_of
 from ares.runs.run import Run
-from tests.ares.builders import MODEL, config, tokenizer
+from tests.ares.builders import MODEL, config, tokenizer, with_template
 
 RESPONSES = ["4", "It is \\boxed{4}.", "", "<think>2+2</think> four " * 5, "5"]
 ROWS = pd.DataFrame({
@@ -31,6 +30,7 @@ ROWS = pd.DataFrame({
 })  # fmt: skip
 
 
+@torch.random.fork_rng()
 def classifier(folder: Path, outputs: int = 1, weight: float = 1.0) -> str:
     """A tiny random checkpoint."""
     torch.manual_seed(1)
@@ -44,8 +44,7 @@ def classifier(folder: Path, outputs: int = 1, weight: float = 1.0) -> str:
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    with torch.random.fork_rng():
-        return classifier(tmp_path_factory.mktemp("classifier"))
+    return classifier(tmp_path_factory.mktemp("classifier"))
 
 
 @pytest.mark.parametrize("batch", [1, 3, 8])
@@ -67,9 +66,9 @@ def test_each_score_is_that_of_the_response_alone(path: str, batch: int) -> None
 
 def test_where_padding_is_the_end_token_the_score_is_that_of_the_end(path: str, tmp_path: Path) -> None:
     """Without a token for padding the score was that of the token before the end."""
-    folder, own = shutil.copytree(path, tmp_path / "own"), copy.deepcopy(tokenizer())
+    own = with_template("{% for message in messages %}{{ message['content'] }}{% endfor %}{{ eos_token }}")
     own.pad_token = own.eos_token
-    own.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}{{ eos_token }}"
+    folder = shutil.copytree(path, tmp_path / "own")
     own.save_pretrained(folder)
     model = AutoModelForSequenceClassification.from_pretrained(path).double().eval()
     asked = [([{"role": "user", "content": "2+2=?"}], response) for response in ("4", "it is 5")]
@@ -80,8 +79,7 @@ def test_where_padding_is_the_end_token_the_score_is_that_of_the_end(path: str, 
 
 
 def test_a_score_that_is_not_finite_and_a_response_that_does_not_fit_have_none(path: str, tmp_path: Path) -> None:
-    with torch.random.fork_rng():
-        endless = classifier(tmp_path / "endless", weight=3e38)
+    endless = classifier(tmp_path / "endless", weight=3e38)
     said = RewardModelScorer(RewardModelConfig(path=endless))(ROWS)
     assert any(each.failed and each.score is None for each in said)
     long = ROWS.assign(response=["4 " * 5000, *RESPONSES[1:]])
@@ -95,13 +93,12 @@ def test_what_is_no_reward_model_is_refused(tmp_path: Path) -> None:
         (str(tmp_path / "absent"), "reward.model.path=.*there is no such directory"),
         (classifier(tmp_path / "two", outputs=2), "reward.model.path=.*it has 2 outputs"),
     ]:
-        with torch.random.fork_rng(), pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=told):
             load_grader(RewardConfig(kind="model", accuracy=0.0, model={"path": wrong}))
 
 
 def test_its_weights_are_part_of_what_a_run_is(path: str, tmp_path: Path) -> None:
-    with torch.random.fork_rng():
-        other = classifier(tmp_path / "other", weight=2.0)
+    other = classifier(tmp_path / "other", weight=2.0)
     identities = []
     for each in (path, other):
         settings = config("reward={kind: model, accuracy: 0}", f"reward.model.path={each}")
@@ -116,8 +113,7 @@ def test_an_evaluation_is_another_one_once_the_model_at_its_path_has_changed(
     monkeypatch.chdir(tmp_path)
     folder, evaluations = shutil.copytree(path, tmp_path / "judge"), []
     for weight in (1.0, 2.0):
-        with torch.random.fork_rng():
-            classifier(folder, weight=weight)
+        classifier(folder, weight=weight)
         settings = ["reward={kind: model, accuracy: 0}", f"reward.model.path={folder}"]
         asked = EvaluationRequest(target=str(MODEL), profile="tiny-math", max_problems=2, overrides=settings)
         evaluations.append(Evaluation.open(asked).run)
@@ -131,17 +127,15 @@ def test_the_last_places_that_robertas_positions_leave_unused_are_no_room(tmp_pa
             max_position_embeddings=20, num_labels=1, pad_token_id=1,
         )  # fmt: skip
         RobertaForSequenceClassification(settings).save_pretrained(tmp_path)
-    own = copy.deepcopy(tokenizer())
-    own.chat_template = None
-    own.save_pretrained(tmp_path)
+    with_template(None).save_pretrained(tmp_path)
     model = RewardModel(RewardModelConfig(path=str(tmp_path)))
     scores = model.scores([([{"role": "user", "content": ""}], "1" * length) for length in (17, 18, 19, 20)])
     assert [score is None for score in scores] == [False, False, True, True]
 
 
 def test_a_template_that_asks_for_the_date_has_the_policys(path: str, tmp_path: Path) -> None:
-    folder, own = shutil.copytree(path, tmp_path / "dated"), copy.deepcopy(tokenizer())
-    own.chat_template = "{{ strftime_now('%Y') }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    own = with_template("{{ strftime_now('%Y') }}{% for message in messages %}{{ message['content'] }}{% endfor %}")
+    folder = shutil.copytree(path, tmp_path / "dated")
     own.save_pretrained(folder)
     model = RewardModel(RewardModelConfig(path=str(folder)))
     ids = model._encode([{"role": "user", "content": "1"}], "2")["input_ids"]

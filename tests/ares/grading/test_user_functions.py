@@ -4,7 +4,6 @@ import ast
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +18,7 @@ from ares.grading.grader import Grader
 from ares.grading.graders import load_grader
 from tests.ares.builders import tokenizer
 from tests.ares.grading.test_data_goldens import written
+from tests.waiting import wait_for, wait_for_the_end
 
 ROWS = pd.DataFrame(
     {"id": ["a", "a", "b"], "slot": [0, 0, 1], "sample": [0, 1, 0], "prompt": "?", "answer": [["1"], ["1"], ["2"]],
@@ -108,7 +108,6 @@ def test_a_function_that_raises_is_told_by_its_own_line_first(signature: str, op
         scores(grader)
     first, *rest = str(caught.value).splitlines()
     file = re.search(r"(\S*own\.py):3 in parse: json\.decoder\.JSONDecodeError: Expecting property name", first)
-    assert file is not None
     assert first.startswith(f"reward.kind={file[1]}:f failed: ")
     assert rest[0] == "Traceback (most recent call last):"
     assert "own.py" in rest[1]  # none of our own frames before it
@@ -213,7 +212,7 @@ def test_a_process_ends_with_its_run(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "import os, time\n"
         "def f(solution_str, **k):\n"
-        f"    open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+        f"    with open({str(tmp_path / 'pid')!r}, 'w') as file: file.write(str(os.getpid()))\n"
         "    time.sleep(60)\n"
     )
     run = os.fork()  # a new process would import torch first
@@ -222,14 +221,7 @@ def test_a_process_ends_with_its_run(tmp_path: Path) -> None:
             load_grader(RewardConfig(kind=f"{tmp_path / 'own.py'}:f", timeout=60)).grade(ROWS)
         finally:
             os._exit(1)
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "pid").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    time.sleep(0.2)
+    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "the function's first call")
     os.kill(run, signal.SIGKILL)
     assert os.waitpid(run, 0)[1] == signal.SIGKILL
-    pid = int((tmp_path / "pid").read_text())
-    deadline = time.monotonic() + 10
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not Path(f"/proc/{pid}").exists()
+    wait_for_the_end([int((tmp_path / "pid").read_text())])

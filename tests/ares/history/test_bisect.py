@@ -26,9 +26,7 @@ def searched(curve: list[float], samples: int = 8) -> tuple[Fall | None, list[Pr
 @pytest.mark.parametrize("step", [1, 2, 11, 19, 20])
 def test_a_fall_in_one_step_is_found_in_about_as_many_probes_as_halvings(step: int) -> None:
     fall, told = searched([0.7] * step + [0.6] * (21 - step))
-    assert fall is not None
     assert (fall.before, fall.after) == (step - 1, step)
-    assert fall.size.low is not None
     assert fall.size.low > 0
     assert fall.size.mean == pytest.approx(0.1, abs=0.03)
     assert len(told) <= 2 * 6
@@ -40,7 +38,6 @@ def test_a_problem_that_some_step_has_no_score_of_is_left_out() -> None:
         return right.drop(5) if step == 10 else right
 
     fall = asyncio.run(find_fall(0, 10, 8, measure, lambda _: None))
-    assert fall is not None
     assert (fall.before, fall.after, fall.size.count) == (6, 7, 40)
 
 
@@ -51,7 +48,6 @@ def test_where_nothing_fell_nothing_is_found(curve: list[float]) -> None:
 
 def test_a_gradual_fall_has_no_step_and_the_search_says_between_which_it_lies() -> None:
     fall, told = searched(np.linspace(0.7, 0.5, 21).tolist())
-    assert fall is not None
     assert fall.before < 10 < fall.after
     assert fall.after - fall.before > 1
     assert [probe.samples for probe in told[-2:]] == [8, 32]
@@ -60,5 +56,4 @@ def test_a_gradual_fall_has_no_step_and_the_search_says_between_which_it_lies() 
 
 def test_a_dip_that_has_passed_is_not_taken_for_the_fall() -> None:
     fall, _ = searched([0.7, 0.7, 0.5, 0.7, 0.7, 0.7, 0.6, 0.6, 0.6])
-    assert fall is not None
     assert (fall.before, fall.after) == (5, 6)

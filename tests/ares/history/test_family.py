@@ -88,7 +88,7 @@ def test_a_name_that_was_given_twice_makes_neither_a_circle_nor_a_parent(relativ
     assert again.returncode == 0, again.stderr
     assert names(family("uninterrupted", relatives)) == ["slower", ["slower-still"], ["uninterrupted"]]
     shutil.rmtree(relatives / "uninterrupted")
-    run = Run.open(config("train.steps=2"), "uninterrupted", relatives)
+    run = Run.open(config("train.steps=2", "data.limit=4"), "uninterrupted", relatives)
     state = RunState.initial(run.config, len(run.train_set)).state_dict()
     first = commit(0, None, state=state | {"step": 0})
     for each in (first, commit(1, first, state=state | {"step": 1})):
@@ -100,11 +100,11 @@ def test_a_name_that_was_given_twice_makes_neither_a_circle_nor_a_parent(relativ
 
 def test_resumes_are_noted_but_not_a_look_at_a_finished_run_nor_a_forks_first_start(tmp_path: Path) -> None:
     def opened(name: str, *settings: str) -> list[str]:
-        Run.open(config("train.steps=2", *settings), name, tmp_path).close()
+        Run.open(config("train.steps=2", "data.limit=4", *settings), name, tmp_path).close()
         member = family(name, tmp_path)
         return (member if member.name == name else member.children[0]).events
 
-    run, before = Run.open(config("train.steps=2"), "first", tmp_path), None
+    run, before = Run.open(config("train.steps=2", "data.limit=4"), "first", tmp_path), None
     for step in range(3):
         state = RunState.initial(run.config, len(run.train_set)).state_dict() | {"step": step}
         batch = run.store.write_json(f"steps/{step:06d}/batch.safetensors", {})

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 
 from ares.browse.runs import curves
 from ares.config import ConfigError
@@ -98,8 +97,7 @@ def test_what_other_code_judged_or_was_redone_is_judged_anew(
 def test_another_reward_model_at_the_same_path_judges_anew(copied: Path, tmp_path: Path) -> None:
     folders, model = set(), tmp_path / "classifier"
     for weight in (1.0, 2.0):
-        with torch.random.fork_rng():
-            classifier(model, weight=weight)
+        classifier(model, weight=weight)
         by_model = ["reward.kind=model", "reward.accuracy=0", f"reward.model.path={model}"]
         folders.add(Rescore("uninterrupted", by_model, copied).folder)
     assert len(folders) == 2

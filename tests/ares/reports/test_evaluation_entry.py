@@ -33,7 +33,6 @@ def client(runs: Path) -> MlflowClient:
 
 def entries(runs: Path, name: str = "ares") -> list[Entry]:
     experiment = client(runs).get_experiment_by_name(name)
-    assert experiment is not None
     return list(client(runs).search_runs([experiment.experiment_id]))
 
 

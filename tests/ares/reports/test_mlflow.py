@@ -291,6 +291,5 @@ def test_an_entry_says_who_ran_what_on_which_data(tmp_path: Path, caplog: pytest
     assert (used.dataset.name[:400], used.dataset.digest) == (str(files)[:400], "a" * 36)
     assert [(tag.key, tag.value) for tag in used.tags] == [("mlflow.data.context", "training")]
     experiment = client.get_experiment_by_name("tracked")
-    assert experiment is not None
     view = json.loads(experiment.tags["mlflow.sharedViewState.ares"])
     assert {"metrics.`val/accuracy`", "metrics.`bucket/hard/alpha`"} <= set(view["selectedColumns"])

@@ -48,11 +48,17 @@ def tracker(kind: str, folder: Path, commits: int) -> Any:
     return TRACKERS.make(TrackingConfig(kind=kind), config(), store_of(folder, commits))
 
 
-def test_json_lines_hold_every_step_once_after_a_resume(tmp_path: Path) -> None:
-    for commits in (1, 2, 3):
-        again = tracker("jsonl", tmp_path, commits)
+def resumed(kind: str, folder: Path) -> Any:
+    """The tracker of a run that was killed after two steps, and again after the third."""
+    for commits in (2, 3):
+        again = tracker(kind, folder, commits)
         again.catch_up()
-        again.finish()
+        again.interrupt("KILLED")
+    return again
+
+
+def test_json_lines_hold_every_step_once_after_a_resume(tmp_path: Path) -> None:
+    resumed("jsonl", tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [0, 1, 2]
     assert lines[1] == {
@@ -62,10 +68,7 @@ def test_json_lines_hold_every_step_once_after_a_resume(tmp_path: Path) -> None:
 
 def test_tensorboard_has_every_step_once_after_a_resume(tmp_path: Path) -> None:
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    for commits in (2, 3):
-        again = tracker("tensorboard", tmp_path, commits)
-        again.catch_up()
-        again.interrupt("KILLED")
+    resumed("tensorboard", tmp_path)
     events = reader.EventAccumulator(str(tmp_path / "tensorboard")).Reload().Scalars("reward/accuracy")
     assert [(event.step, event.value, event.wall_time) for event in events] == [(0, 0.25, 0), (1, 0.5, 1), (2, 0.75, 2)]
 
@@ -110,10 +113,7 @@ def test_trackio_has_every_step_once_after_a_resume(tmp_path: Path, monkeypatch:
     from trackio.sqlite_storage import SQLiteStorage
 
     experiment = TrackingConfig().experiment
-    for commits in (2, 3):
-        again = tracker("trackio", tmp_path, commits)
-        again.catch_up()
-        again.interrupt("KILLED")
+    again = resumed("trackio", tmp_path)
     logged = SQLiteStorage.get_logs(experiment, "mine")
     assert [(line["step"], line["reward/accuracy"]) for line in logged] == [(0, 0.25), (1, 0.5), (2, 0.75)]
     other = tracker("trackio", tmp_path, 1)
