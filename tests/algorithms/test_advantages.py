@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from algorithms import advantages as adv
 
-quick = settings(max_examples=50, deadline=None)
+quick = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**31)
 GROUPED = {
     "grpo": adv.compute_grpo_outcome_advantage,

@@ -13,7 +13,7 @@ from algorithms.difficulty import DifficultyTracker, difficulty_bucket
 from algorithms.protocol import DataProto
 from algorithms.settings import DifficultySettings
 
-quick = settings(max_examples=50, deadline=None)
+quick = settings(max_examples=25, deadline=None)
 
 
 @st.composite

@@ -12,7 +12,7 @@ from algorithms import losses
 from algorithms.filtering import informative_rows, mask_truncated
 from algorithms.published.losses import compute_policy_loss
 
-quick = settings(max_examples=50, deadline=None)
+quick = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**31)
 MODES = [("token", None), ("seq", None), ("constant", 7)]
 

@@ -11,7 +11,7 @@ from algorithms.pass_at_k import mean_interval, pass_at_k
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_it_is_one_minus_the_share_of_choices_without_a_correct_sample(data: st.DataObject) -> None:
     counts = data.draw(st.lists(st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n)))))
     k = data.draw(st.integers(1, min([n for n, _ in counts], default=5)))

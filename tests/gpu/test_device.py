@@ -27,6 +27,7 @@ PARTS = {
     "reference": ["algorithm.kl={placement: loss, penalty: full}"],
     "adapters": ["model.lora={rank: 4, alpha: 8}"],
 }
+PARTS["together"] = [setting for settings in PARTS.values() for setting in settings]
 
 
 def learns_on(device: str) -> str:

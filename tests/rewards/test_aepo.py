@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rewards import aepo
 
-quick = settings(max_examples=100, deadline=None)
+quick = settings(max_examples=40, deadline=None)
 bucket = st.sampled_from(["easy", "medium", "hard"])
 label = st.sampled_from(["easy", "medium", "hard", "Easy", ""])
 count = st.floats(0, 1e6) | st.integers(0, 200).map(float)
@@ -182,7 +182,7 @@ piece = st.sampled_from(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(piece, max_size=14).map("".join))
 def test_format_accepts_the_published_language(response):
     expected = PUBLISHED_FORMAT.fullmatch(re.sub(r"\s*(<|>|/)\s*", r"\1", response)) is not None

@@ -26,7 +26,7 @@ TESTS = ["assert f(1) == 2", "assert f(2) == 3"]
 PIECES = ["```", "`", "python", "bash", "\n", "x = 1", " ", "text"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=10).map("".join), st.sampled_from(["python", "bash", "c++"]))
 def test_the_format_is_the_published_expression(text, language):
     pattern = rf"^(?:(?!```)[\s\S])*?```{re.escape(language)}\n(?:(?!```)[\s\S])*?```\n$"

@@ -22,7 +22,7 @@ from sandbox import ERROR_TYPES
 from sandbox import TestOutcome as Outcome
 from sandbox.program import classify
 
-quick = settings(max_examples=100, deadline=None)
+quick = settings(max_examples=40, deadline=None)
 VERPO = VerpoSettings(alpha=1.0, sigma=0.1, delta=1e-6, gamma=0.9, beta=0.5)
 designs = st.sampled_from(DESIGNS)
 
