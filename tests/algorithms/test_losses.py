@@ -149,19 +149,15 @@ def test_kl_loss_takes_a_coefficient_per_token():
 
 
 @quick
-@given(seeds, st.floats(0.2, 5))
-def test_importance_weights_are_capped_and_measured(seed, cap):
+@given(seeds)
+def test_what_importance_weights_correct_is_measured_also_where_they_are_not_used(seed):
     old, engine, _, mask = batch(seed)
-    weights, metrics = losses.importance_weights(old, engine.masked_fill(mask == 0, math.nan), mask, cap)
-    expected = (old - engine).exp().clamp(max=cap)
-    torch.testing.assert_close(weights[mask > 0], expected[mask > 0])
-    assert (weights[mask == 0] == 1).all()
+    ones, metrics = losses.importance_weights(old, engine.masked_fill(mask == 0, math.nan), mask, None)
+    assert (ones == 1).all()
+    assert metrics["mismatch/capped_fraction"] == 0
     assert metrics["mismatch/k3"] >= 0
     assert metrics["mismatch/ratio_min"] <= metrics["mismatch/ratio_mean"] * (1 + 1e-5)
     assert metrics["mismatch/ratio_mean"] <= metrics["mismatch/ratio_max"] * (1 + 1e-5)
-    ones, free = losses.importance_weights(old, engine, mask, None)
-    assert (ones == 1).all()
-    assert free["mismatch/capped_fraction"] == 0
     same, none = losses.importance_weights(old, old, mask, cap=2.0)
     assert (same == 1).all()
     assert none["mismatch/kl"] == none["mismatch/logprob_diff_max"] == 0
@@ -185,6 +181,7 @@ def naive_weights(log_ratios, cap, kind, level, floor):
 @given(seeds, st.floats(1.05, 5), st.one_of(st.none(), st.floats(0.1, 1.0)))
 def test_importance_weights_of_every_kind_and_level(level, kind, seed, cap, floor):
     old, engine, _, mask = batch(seed)
+    engine = engine.masked_fill(mask == 0, math.nan)
     weights, metrics = losses.importance_weights(old, engine, mask, cap, kind, level, floor)
     least, expected = 1 / cap if floor is None else floor, []
     for row in range(len(mask)):

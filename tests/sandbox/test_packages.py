@@ -34,7 +34,7 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of wheels and of an environment with `upper` and then `apart`, made once, since pip takes a second.
+    """The folder of wheels and of an environment with `upper` and `apart`, made once, since pip takes a second.
 
     A build that was killed had left something.
     """
@@ -43,9 +43,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         offered(root, patch)
         left = packages.folder() / "lib" / "building" / "left"
         left.mkdir(parents=True)
-        packages.add(["upper"])
-        assert names() == ["lower 1.0", "upper 1.0"]
-        packages.add(["apart"])
+        packages.add(["upper", "apart"])
         assert not left.parent.exists()
     return root
 
@@ -114,13 +112,13 @@ def test_what_is_there_keeps_its_version_until_another_is_asked_for_and_pools_ke
 def test_another_machine_builds_the_same_from_the_lock_and_from_nothing_else(
     filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packages.remove(["apart"])
-    lock, digest = packages.folder() / packages.LOCK, packages.find(["upper"]).digest
+    packages.remove(["upper"])
+    lock, digest = packages.folder() / packages.LOCK, packages.find(["apart"]).digest
     monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "other"))
     packages.add_locked(lock)
-    assert packages.find(["upper"]).digest == digest
+    assert packages.find(["apart"]).digest == digest
     monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "third"))
-    make_wheel(filled, "lower", "1.0", "ONE = 7\n")  # the same version, but other bytes
+    make_wheel(filled, "apart", "2.0", "TWO = 7\n")  # the same version, but other bytes
     with pytest.raises(PackageError, match="DO NOT MATCH THE HASHES"):
         packages.add_locked(lock)
     assert packages.installed() == []

@@ -39,9 +39,9 @@ def test_fields_of_an_accepted_verdict(pool: SandboxPool) -> None:
         ("def f():\n while True: pass", "assert f() == 2", "timeout"),
         ("while True: pass", "assert f() == 2", "timeout"),
         ("def f(): return [0] * 10**9", "assert f() == 2", "memory"),
-        ("def f(): return 'x' * (40 << 20)", "assert f() == 2", "wrong_answer"),
+        ("def f(): return 'x' * (20 << 20)", "assert f() == 2", "wrong_answer"),
         ("def f(): return 'x' * (80 << 20)", "assert f() == 2", "runtime_error"),
-        ("def f(): return [[]] * (2 << 20)", "assert f() == 2", "memory"),
+        ("def f(): return [[]] * (1 << 18)", "assert f() == 2", "memory"),
         ("import os\ndef f(): os.abort()", "assert f() == 2", "runtime_error"),
         ("import ctypes\ndef f(): ctypes.string_at(0)", "assert f() == 2", "runtime_error"),
         ("def g(): return 1", "assert f() == 2", "runtime_error"),
@@ -49,7 +49,8 @@ def test_fields_of_an_accepted_verdict(pool: SandboxPool) -> None:
 )  # fmt: skip
 def test_error_types(pool: SandboxPool, source: str, test: str, expected: str) -> None:
     seconds = 0.5 if expected == "timeout" else 10.0  # on a busy machine a large answer takes its time
-    assert judge(pool, source, test, cpu_seconds=seconds).error_type == expected
+    memory_mb = 64 if expected == "memory" else 512
+    assert judge(pool, source, test, cpu_seconds=seconds, memory_mb=memory_mb).error_type == expected
 
 
 def test_the_worst_class_among_the_failing_tests_is_the_programs(pool: SandboxPool) -> None:
