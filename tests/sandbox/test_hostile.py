@@ -91,7 +91,7 @@ def as_program(entry: dict[str, Any], bait: Bait) -> Program:
     source = bait.listeners.seek((HOSTILE / entry["file"]).read_text(errors="surrogateescape"))
     source = source.replace("@SECRET_FILE@", str(bait.secret_file)).replace("@HOST_DIR@", str(bait.host_dir))
     # Only programs that sleep need a short wall limit; on a busy machine it would end the others too early.
-    wall_seconds = 4 * CPU_SECONDS if "timeout" in entry["expect"] else 30.0
+    wall_seconds = 1.2 if "timeout" in entry["expect"] else 30.0
     options = {"cpu_seconds": CPU_SECONDS, "wall_seconds": wall_seconds, **entry.get("program", {})}
     # A candidate for every test stops answers keyed by the order of calls.
     options["fresh_per_test"] = "expect_pass_fresh" in entry
