@@ -30,10 +30,11 @@ torch.set_num_threads(1)
 
 
 def config(*overrides: str) -> Config:
-    """tiny-math with eight response tokens, two prompts of four samples a step, and the overrides."""
+    """tiny-math with sixty problems, eight response tokens, two prompts of four samples a step, and the overrides."""
     small = [
         f"model.path={MODEL}",
         f"data.train={MODEL / 'train.jsonl'}",
+        "data.limit=60",
         f"data.validation={MODEL / 'heldout.jsonl'}",
         "rollout.n=4",
         "rollout.prompts=2",

@@ -23,6 +23,7 @@ from ares.step.state import RunState
 from examples.tiny.models import build_masked, build_tokenizer
 from examples.tiny.one_liners import WHOLE_WORDS, respond, split_one_liners
 from tests.ares.builders import rows, to_batch
+from tests.ares.data.code_rows import written
 
 REMOTE_CODE = Path(__file__).parent / "remote_model"
 PROMPTS = ["Write calc(x) that adds 3 to x.", "Write go(s) that adds 4 to the length of s.", "Write do(v)."]
@@ -45,7 +46,7 @@ def model_directory() -> Path:
     tokenizer.save_pretrained(folder)
     for name, problems in (("train", split.train), ("heldout", split.heldout)):
         rows = [{"id": f"{name}-{number}"} | problem.row() for number, problem in enumerate(problems)]
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        written(folder / f"{name}.jsonl", *rows)
     return folder
 
 

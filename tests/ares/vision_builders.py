@@ -2,7 +2,6 @@
 
 import atexit
 import functools
-import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -18,6 +17,7 @@ from ares.data.vision import Vision
 from ares.models.vision_language import VisionLanguageModel
 from examples.tiny.pictures import draw_picture
 from tests.ares.builders import REPOSITORY
+from tests.ares.data.code_rows import written
 
 MODEL = REPOSITORY / "examples" / "tiny" / "checkpoints" / "vision"
 CPU = torch.device("cpu")
@@ -47,9 +47,7 @@ def data(**settings: Any) -> DataConfig:
 
 def problems(folder: Path, *rows: dict[str, Any], **settings: Any) -> Problems:
     """A data set of these rows (prompt and anything else), read from a file in the folder."""
-    file = folder / "problems.jsonl"
-    file.write_text("".join(json.dumps({"answer": "1"} | row) + "\n" for row in rows))
-    return load(file, **settings)
+    return load(written(folder / "problems.jsonl", *({"answer": "1"} | row for row in rows)), **settings)
 
 
 def load(file: Path, **settings: Any) -> Problems:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pandas as pd
 import psutil
 import pytest
 import yaml
@@ -28,7 +26,7 @@ from flows.cli.main import main
 from tests import mlflow_database
 from tests.ares.store_builders import commit
 from tests.shared_run import SMALL
-from tests.short_runs import REPOSITORY, ares, told
+from tests.short_runs import REPOSITORY, ares
 
 VARIANTS = {"fixed": ["algorithm.kl.kind=fixed"], "token_adaptive": []}
 CHILDREN = [f"penalty-{variant}-seed{seed}" for seed in (0, 1) for variant in VARIANTS]
@@ -108,27 +106,11 @@ def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finish
         assert tags["ares.logged_step"] == "3"
         assert len(client.get_metric_history(entries[name].info.run_id, "val/accuracy")) == 4
     assert set(json.loads((runs / "penalty" / "ablation.json").read_text())["children"]) == set(CHILDREN)
-    report = runs / "penalty" / "report.html"
-    made = report.read_bytes()
+    assert (runs / "penalty" / "report.html").exists()
     assert "val/accuracy" in ended.stdout.splitlines()[-3]  # the conclusion, where the report is, what to do
     artifacts = {artifact.path for artifact in client.list_artifacts(entries["penalty"].info.run_id)}
     assert artifacts == {"report.html", "report.csv", "report-problems.csv", "report.svg"}
     assert "val/accuracy against fixed, paired by seed: token_adaptive" in ended.stdout
-    report.unlink()
-    assert ares(runs, "report", "penalty").returncode == 0
-    assert report.read_bytes() == made
-    (copied := tmp_path / "copied").mkdir()
-    for rows_file in report.parent.glob("*.csv"):
-        shutil.copy(rows_file, copied)
-    assert told(runs, "report", "--from", str(copied / "report.csv")).returncode == 0
-    for file in copied.iterdir():
-        assert file.read_bytes() == (report.parent / file.name).read_bytes(), file.name
-    rows = pd.read_csv(runs / "penalty" / "report.csv", comment="#")
-    for (variant, seed), stored in rows.groupby(["variant", "seed"]):
-        for metric in stored.columns[3:]:
-            history = client.get_metric_history(entries[f"penalty-{variant}-seed{seed}"].info.run_id, metric)
-            known = stored[["step", metric]].dropna()
-            assert [(row.step, row.value) for row in history] == list(known.itertuples(index=False, name=None))
     # The variants of a seed start from the same draws.
     draws = [RunStore(runs / name).read_commit(0).artifacts["samples"].sha256 for name in CHILDREN]
     assert draws[0] == draws[1] != draws[2] == draws[3]

@@ -13,13 +13,14 @@ from ares.store.store import RunStore
 from sandbox import packages
 from sandbox.program import ERROR_TYPES
 from tests.ares.builders import MODEL
+from tests.ares.data.code_rows import written
 from tests.sandbox.package_environment import copy_installed
 from tests.shared_run import SMALL
 from tests.short_runs import ares, assert_same, commits, told
 
 CODE = MODEL.parent / "code"
 SETTINGS = [
-    *SMALL, "train.steps=2", "reward.code.design=dense_weighted", "rollout.second_turn.enabled=true",
+    *SMALL, "data.limit=64", "train.steps=2", "reward.code.design=dense_weighted", "rollout.second_turn.enabled=true",
     "rollout.second_turn.children=2", "algorithm.aepo.enabled=true", "validation.turns=2",
 ]  # fmt: skip
 
@@ -99,9 +100,7 @@ def test_programs_judged_again_by_an_unchanged_reward_have_the_verdicts_that_the
 
 
 @pytest.mark.slow
-def test_programs_whose_tests_use_numpy_earn_what_the_same_tests_without_it_give(
-    code_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tests_with_numpy_earn_what_others_do(code_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "packages"))
     copy_installed(tmp_path / "packages", ("numpy",))
     data = []
@@ -113,8 +112,7 @@ def test_programs_whose_tests_use_numpy_earn_what_the_same_tests_without_it_give
                 f"import numpy as np\nassert np.asarray({test.removeprefix('assert ')}).all()"
                 for test in row["test_cases"]
             ]
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        data.append(str(tmp_path / f"{name}.jsonl"))
+        data.append(str(written(tmp_path / f"{name}.jsonl", *rows)))
     settings = [*SETTINGS, "train.steps=1", f"data.train={data[0]}", f"data.validation={data[1]}"]
     ended = ares(code_runs, "train", "tiny-code", *settings, "--run", "with-numpy")
     assert ended.returncode == 0, ended.stderr[-3000:]

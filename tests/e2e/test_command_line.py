@@ -12,6 +12,7 @@ from mlflow import MlflowClient
 
 from ares.runs.status import run_status
 from ares.store.store import RunStore
+from tests.ares.data.code_rows import written
 from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
 from tests.short_runs import ares, metric_history, told, train
@@ -77,21 +78,10 @@ def test_a_changed_setting_is_refused_by_name(runs: Path) -> None:
     assert "learner.lr: 0.0004 → 0.001" in ended.stderr
 
 
-@pytest.fixture(scope="module")
-def rows() -> list[dict[str, object]]:
-    return [json.loads(line) for line in (MODEL / "train.jsonl").read_text().splitlines()][:20]
-
-
-def write(path: Path, rows: list[dict[str, object]]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
-
-
-def test_own_rows_with_an_own_reward(
-    tmp_path: Path, rows: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_rows_with_an_own_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """jsonl with other column names, a format prompt, a model directory by path, a reward function in a file."""
     run_in_this_process(tmp_path, monkeypatch)
+    rows = [json.loads(line) for line in (MODEL / "train.jsonl").read_text().splitlines()][:20]
     own = [{"question": row["prompt"], "solution": row["answer"]} for row in rows]
     (tmp_path / "reward.py").write_text(
         "def reward(completions, solution, **columns):\n"
@@ -99,7 +89,7 @@ def test_own_rows_with_an_own_reward(
     )
     shutil.copytree(MODEL, tmp_path / "model")
     settings = [
-        f"data.train={write(tmp_path / 'own.jsonl', own)}", "data.prompt_key=question", "data.answer_key=solution",
+        f"data.train={written(tmp_path / 'own.jsonl', *own)}", "data.prompt_key=question", "data.answer_key=solution",
         "data.validation=null", f"model.path={tmp_path / 'model'}", "data.max_prompt_length=32",
         f"reward.kind={tmp_path / 'reward.py'}:reward", "train.steps=1", "algorithm.filter.enabled=false",
     ]  # fmt: skip

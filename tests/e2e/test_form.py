@@ -123,9 +123,7 @@ def test_a_form_that_nobody_filled_in_can_be_submitted_and_sends_nothing(api: st
         (("tracking", "tags"), "{who: me}", "tracking.tags={who: me}"),
     ],
 )
-def test_one_field_changes_that_setting_alone(
-    api: str, browser: Any, path: tuple[str, ...], value: str, override: str
-) -> None:
+def test_a_field_changes_its_setting(api: str, browser: Any, path: tuple[str, ...], value: str, override: str) -> None:
     sent = submitted(api, browser, {("profile",): "tiny-math", ("settings", *path): value})
     assert sent["profile"] == "tiny-math"
     form = Settings.model_validate(sent["settings"])

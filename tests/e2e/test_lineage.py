@@ -126,9 +126,7 @@ def test_a_dry_gc_foretells_what_is_freed_of_runs_that_share_files(copy: RunStor
     assert foretold != "would free 0 bytes"
 
 
-def test_weights_that_gc_made_unreachable_are_reported_before_anything_starts(
-    copy: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_that_gc_made_unreachable_are_reported_at_once(copy: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """`ares eval --step` started Ray and failed a minute later in the learner: "batch is missing"."""
     from ares.evaluation import Evaluation, EvaluationRequest
     from ares.runs.retention import prune
@@ -145,9 +143,7 @@ def test_weights_that_gc_made_unreachable_are_reported_before_anything_starts(
     Evaluation.open(EvaluationRequest(target="copy", step=3)).run.close()
 
 
-def test_a_fork_is_not_forked_where_its_own_settings_would_have_made_other_weights(
-    copy: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fork_is_not_forked_in_its_parents_past(copy: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The weights after a step before its own were replayed with its settings, in place of those of its past."""
     from ares.evaluation import Evaluation, EvaluationRequest
 
@@ -199,9 +195,7 @@ def test_a_run_resumes_after_gc(tmp_path: Path) -> None:
         ({"phase": None, "overrides": ["bootstrap.n=3"]}, r"bootstrap.n: 2 → 3 \(the bootstrap\)"),
     ],
 )
-def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(
-    runs: Path, arguments: dict[str, object], message: str
-) -> None:
+def test_a_fork_that_is_refused_leaves_nothing(runs: Path, arguments: dict[str, object], message: str) -> None:
     given = {"at": 4, "phase": "rollout", "overrides": [], "name": "never"} | arguments
     before = set(os.listdir(runs))
     with pytest.raises((ValueError, RuntimeError), match=message):

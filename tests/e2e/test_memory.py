@@ -83,7 +83,7 @@ def published_shape(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(("is_published", "updates", "settled"), [(False, 150, 50), (True, 20, 10)])
-def test_the_private_memory_of_a_learner_is_flat_while_packed_rows_have_another_shape_in_each_update(
+def test_a_learners_memory_is_flat_over_rows_of_all_shapes(
     is_published: bool, updates: int, settled: int, tmp_path: Path
 ) -> None:
     """Caches by shape (oneDNN's, for products) made a learner of the published shape grow from .9 to 2.6 GB."""

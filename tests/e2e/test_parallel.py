@@ -38,9 +38,7 @@ def test_two_ranks_killed_in_an_update_resume_bit_identical(sharded: bool, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("stale", "parts"), [(1, 1), (2, 1), (2, 2)])
-def test_samples_drawn_ahead_are_corrected_and_a_run_killed_again_and_again_draws_the_same(
-    stale: int, parts: int, tmp_path: Path
-) -> None:
+def test_samples_drawn_ahead_are_corrected_and_after_kills_the_same(stale: int, parts: int, tmp_path: Path) -> None:
     """Step 3 samples during step 2, whose commit may come before or after."""
     ahead = [f"rollout.max_staleness={stale}", f"rollout.parts={parts}"]
     overlapping = ["train.steps=4", *SHORT[1:], *ahead, "train.keep_checkpoints=1"]

@@ -12,6 +12,7 @@ from transformers import AutoImageProcessor, AutoModelForImageTextToText
 from ares.data.media import path_of
 from ares.store.store import RunStore
 from tests import short_runs
+from tests.ares.data.code_rows import written
 from tests.ares.vision_builders import MODEL, image
 from tests.short_runs import ares
 
@@ -71,8 +72,7 @@ def test_an_exported_run_is_evaluated_on_own_images(vision_runs: Path, tmp_path:
     ]
     for row in rows:
         image(tmp_path / "photos", row["images"][0], (40, 40))
-    data = tmp_path / "own.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = written(tmp_path / "own.jsonl", *rows)
     told = ares(vision_runs, "eval", "whole", "--data", str(data), "--n", "2", f"data.image_dir={tmp_path / 'photos'}")
     assert told.returncode == 0, told.stderr[-3000:]
 
@@ -83,8 +83,7 @@ def test_an_own_checkpoint_trains_on_rows_with_images(vision_runs: Path, tmp_pat
     for number in range(6):
         image(tmp_path / "photos", f"{number}.png", (40 + 8 * number, 40), "blue")
         rows.append({"prompt": "<image>How many?", "images": [f"photos/{number}.png"], "answer": "1"})
-    data = tmp_path / "own.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = written(tmp_path / "own.jsonl", *rows)
     ended = ares(
         vision_runs, "train", "vision", f"model.path={MODEL}", f"data.train={data}", f"data.image_dir={tmp_path}",
         "model.dtype=float32", "rollout.engine=transformers", "data.min_pixels=64", "data.max_pixels=1024",

@@ -5,17 +5,16 @@ learned; weights are random.
 """
 
 import csv
-import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from tests.ares.builders import tokenizer
+from tests.ares.data.code_rows import written
 from tests.short_runs import REPOSITORY, ares, commits, told
 
 PAGE = REPOSITORY / "docs" / "your-own.md"
@@ -47,11 +46,6 @@ def page_rewards() -> dict[str, str]:
     return dict(blocks)
 
 
-def json_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 def llama(folder: Path) -> None:
     """A Llama of two layers with random weights, and a tokenizer of characters."""
     tokens = tokenizer()
@@ -71,15 +65,15 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     llama(folder / "my-llama")
     for name, text in page_rewards().items():
         (folder / name).write_text(text)
-    json_lines(folder / "gsm8k.jsonl", SOLVED)
+    written(folder / "gsm8k.jsonl", *SOLVED)
     sums = [{"prompt": f"{n}+4=?", "answer": str(n + 4)} for n in range(6)]
-    json_lines(folder / "sums.jsonl", sums[:4])
-    json_lines(folder / "held-out.jsonl", sums[4:])
-    json_lines(folder / "problems" / "first.jsonl", sums[:4])
+    written(folder / "sums.jsonl", *sums[:4])
+    written(folder / "held-out.jsonl", *sums[4:])
+    written(folder / "problems" / "first.jsonl", *sums[:4])
     tests = [f"assert add(1, {n}) == {n + 1}" for n in range(4)]
-    json_lines(folder / "programs.jsonl", [{"prompt": "Write add(a, b).", "test_cases": [test]} for test in tests])
+    written(folder / "programs.jsonl", *({"prompt": "Write add(a, b).", "test_cases": [test]} for test in tests))
     for part in range(2):
-        json_lines(folder / "parts" / f"{part}.jsonl", SOLVED[part::2])
+        written(folder / "parts" / f"{part}.jsonl", *SOLVED[part::2])
     with (folder / "easy.csv").open("w", newline="") as handle:
         csv.writer(handle).writerows([("problem", "solution"), ("1+1=?", "2"), ("What, then,\nis 2+2?", "4")])
     for name in ("train", "test"):
@@ -116,16 +110,11 @@ def test_what_would_be_trained_on_is_checked(home: Path) -> None:
 def test_every_command_of_the_page_trains(run: str, home: Path) -> None:
     ended = ares(home / "runs", *at(home, page_commands()[run]), *SMALLEST)
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
-    assert [commit.step for commit in commits(home / "runs", run)] == [0, 1]
-
-
-@pytest.mark.slow
-def test_named_held_out_sets_are_logged_by_name(home: Path) -> None:
-    """Of the page's run that has some, whatever the order of the tests."""
-    if not (home / "runs" / "llama" / "run.json").exists():
-        test_every_command_of_the_page_trains("llama", home)
-    for commit in commits(home / "runs", "llama"):
-        assert {"val/accuracy", "val/easy/accuracy", "val/gsm8k/accuracy"} <= commit.metrics.keys()
+    made = commits(home / "runs", run)
+    assert [commit.step for commit in made] == [0, 1]
+    if run == "llama":  # which has held-out sets with names
+        for commit in made:
+            assert {"val/accuracy", "val/easy/accuracy", "val/gsm8k/accuracy"} <= commit.metrics.keys()
 
 
 def test_the_page_has_the_commands_that_are_tested() -> None:

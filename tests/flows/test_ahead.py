@@ -1,11 +1,13 @@
 """Steps whose first responses are drawn ahead (rollout.max_staleness): from which policy, and what a kill leaves.
 
-Learner and engine work in this process; a kill is an error that nothing catches. Killed by the kernel: tests/e2e.
+Learner and engine work in this process; a kill is an error that nothing catches. Killed by the kernel, and with whole
+responses: tests/e2e/test_parallel.py.
 """
 
 import asyncio
 import hashlib
 import math
+import shutil
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -27,8 +29,8 @@ from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
 
 STEPS = 5
-FEW = [*SMALL, f"train.steps={STEPS}", "train.checkpoint_every=2", "train.keep_checkpoints=1",
-       "bootstrap.max_prompts=6", "validation.max_prompts=2"]  # fmt: skip
+FEW = [*SMALL, f"train.steps={STEPS}", "train.checkpoint_every=2", "train.keep_checkpoints=1", "data.limit=100",
+       "bootstrap.max_prompts=3", "validation.max_prompts=2", "validation.every=3"]  # fmt: skip
 """With filtering, so that a step draws more than was drawn ahead for it."""
 
 
@@ -86,17 +88,17 @@ class Watched:
             raise Killed
 
 
-def trained(runs: Path, name: str, *settings: str) -> RunStore:
+def trained(name: str, *settings: str) -> RunStore:
     return train_here("tiny-math", [*FEW, *settings], name)
 
 
-def killed(runs: Path, name: str, watched: Watched, moments: list[tuple[int, str, str]], *settings: str) -> RunStore:
+def killed(watched: Watched, moments: list[tuple[int, str, str]], *settings: str) -> RunStore:
     for moment in moments:
         watched.kill_at = moment
         with pytest.raises(Killed):
-            trained(runs, name, *settings)
+            trained("killed", *settings)
         watched.kill_at, watched.is_dead = None, False
-    return trained(runs, name, *settings)
+    return trained("killed", *settings)
 
 
 def assert_same(one: RunStore, other: RunStore) -> None:
@@ -114,6 +116,15 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     return Watched(monkeypatch)
 
 
+@pytest.fixture(scope="module")
+def stale(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunStore, Watched]:
+    """The run `whole` with rollout.max_staleness=2, not to be changed, and what was seen of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        run_in_this_process(tmp_path_factory.mktemp("stale"), patch)
+        watched = Watched(patch)
+        return trained("whole", "rollout.max_staleness=2"), watched
+
+
 MOMENTS = [
     (1, "rollout", "after"), (1, "shape", "before"), (2, "update", "before"), (4, "rollout", "after"),
     (3, "experience", "before"), (3, "update", "after"), (4, "shape", "after"), (4, "checkpoint", "before"),
@@ -122,33 +133,19 @@ MOMENTS = [
 """In an order in which they may come: step 4 is drawn during step 3, or before."""
 
 
-@pytest.mark.parametrize(
-    ("stale", "moments"),
-    [
-        (2, []),  # killed: below, with parts, and the slow ones
-        pytest.param(1, MOMENTS, marks=pytest.mark.slow),
-        pytest.param(2, MOMENTS, marks=pytest.mark.slow),
-    ],
-)
-def test_steps_sample_from_the_planned_policies_and_killed_repeatedly_a_run_ends_bit_identical(
-    stale: int, moments: list[tuple[int, str, str]], tmp_path: Path, watched: Watched
-) -> None:
-    settings = f"rollout.max_staleness={stale}"
-    whole = trained(tmp_path, "whole", settings)
+def test_steps_sample_from_the_planned_policies(stale: tuple[RunStore, Watched]) -> None:
+    whole, watched = stale
     for step in range(1, STEPS + 1):
         first, *others = watched.asked[step, "rollout"]
-        assert first == max(step - 1 - stale, 0)
+        assert first == max(step - 3, 0)
         assert set(others) <= {first, step - 1}  # a second shard; what is drawn besides
         commit = whole.read_commit(step)
         assert commit.metrics["rollout/staleness"] == step - 1 - first
-        assert len(commit.state["planned"]) == stale + 1
+        assert len(commit.state["planned"]) == 3
         assert (commit.metrics["mismatch/logprob_diff_mean"] > 1e-4) == (step > 1)
     evaluated = {step: set(asked) for (step, purpose), asked in watched.asked.items() if purpose == "validation"}
-    assert evaluated == {step: {step} for step in (0, 2, 4, 5)}
+    assert evaluated == {step: {step} for step in (0, 3, 5)}
     assert not list((whole.directory / "steps").glob(f"{STEPS + 1:06d}"))
-
-    if moments:
-        assert_same(whole, killed(tmp_path, "killed", watched, moments, settings))
     assert sorted(watched.weights) == list(range(STEPS + 1))
     assert [len(met) for met in watched.weights.values()] == [1] * (STEPS + 1)
 
@@ -167,15 +164,14 @@ def first_draw(store: RunStore, step: int) -> pd.DataFrame:
     [
         (2, 3, [MOMENTS[1], MOMENTS[3], MOMENTS[5]]),
         pytest.param(1, 2, MOMENTS, marks=pytest.mark.slow),
-        pytest.param(2, 2, MOMENTS, marks=pytest.mark.slow),
         pytest.param(3, 4, [*MOMENTS[:3], *MOMENTS[4:]], marks=pytest.mark.slow),
     ],
 )
 def test_each_part_of_a_response_is_from_its_policy_and_a_killed_run_ends_bit_identical(
-    stale: int, parts: int, moments: list[tuple[int, str, str]], tmp_path: Path, watched: Watched
+    stale: int, parts: int, moments: list[tuple[int, str, str]], watched: Watched
 ) -> None:
     settings, size = parts_of(stale, parts), 36 // parts
-    whole = trained(tmp_path, "whole", *settings)
+    whole = trained("whole", *settings)
     seen = corrected = 0
     for step in range(1, STEPS + 1):
         rows = first_draw(whole, step)
@@ -195,23 +191,20 @@ def test_each_part_of_a_response_is_from_its_policy_and_a_killed_run_ends_bit_id
     assert seen > 4
     assert corrected > 1
 
-    again = killed(tmp_path, "killed", watched, moments, *settings)
-    assert_same(whole, again)
+    assert_same(whole, killed(watched, moments, *settings))
     assert [len(met) for met in watched.weights.values()] == [1] * (STEPS + 1)
 
 
-def test_where_policies_do_not_differ_responses_in_parts_are_those_in_one(
-    tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_policies_do_not_differ_parts_make_the_whole(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """The greedy ones too; log-probs differ by rounding."""
     still = ["learner.lr=1e-30", "algorithm.filter.enabled=false", "algorithm.advantage.estimator=remax"]
     with monkeypatch.context() as patch:
         has_changed, rewound = with_an_engine_that_lags(patch)
-        whole = trained(tmp_path, "whole", *parts_of(2, 1), *still, "train.steps=4")
+        whole = trained("whole", *parts_of(2, 1), *still, "train.steps=4")
     # The learner is a step ahead when step 4 samples; rewound, it would have to replay that step.
     assert len(has_changed) > 2 * 4
     assert (any(has_changed), rewound) == (False, [])
-    in_parts = trained(tmp_path, "parts", *parts_of(2, 3), *still, "train.steps=3")
+    in_parts = trained("parts", *parts_of(2, 3), *still, "train.steps=3")
     for step in range(1, 4):
         one, other = first_draw(whole, step), first_draw(in_parts, step)
         pd.testing.assert_frame_equal(one.drop(columns="log_probs"), other.drop(columns="log_probs"))
@@ -245,40 +238,41 @@ def with_an_engine_that_lags(monkeypatch: pytest.MonkeyPatch) -> tuple[list[bool
     return has_changed, rewound
 
 
-def test_verify_and_a_resume_agree_where_the_policies_of_stale_samples_cannot_be_rebuilt(
-    tmp_path: Path, watched: Watched
-) -> None:
-    """Step 4 samples from the policy after step 1; the checkpoint of step 2 is of a later one."""
-    store = trained(tmp_path, "run", "rollout.max_staleness=2", "train.steps=3", "train.keep_checkpoints=9")
-    (store.directory / store.read_commit(1).artifacts["batch"].path).write_bytes(b"")
-    assert verify(store).resumes_after == 0
-    run = Run.open(read_config(store), "run", tmp_path)
-    assert run.state.step == 0
+def resumes_after(store: RunStore) -> int:
+    """The step after which `ares resume` goes on, as `ares verify` foretells it."""
+    run = Run.open(read_config(store), store.name, store.directory.parent)
     run.close()
+    assert verify(store).resumes_after == run.state.step
+    return run.state.step
+
+
+def test_verify_and_a_resume_agree_on_policies_that_are_lost(stale: tuple[RunStore, Watched], tmp_path: Path) -> None:
+    """Step 4 samples from the policy after step 1; the checkpoint of step 2 is of a later one."""
+    store = RunStore(shutil.copytree(stale[0].directory, tmp_path / "whole"))
+    for step in (4, 5):
+        (store.directory / store.step_path(step) / "COMMIT.json").unlink()
+    assert resumes_after(store) == 3
+    (store.directory / store.read_commit(1).artifacts["batch"].path).write_bytes(b"")
+    assert resumes_after(store) == 0
 
 
 @pytest.mark.slow
-def test_a_step_whose_unfinished_responses_are_damaged_is_repeated(tmp_path: Path, watched: Watched) -> None:
-    whole = trained(tmp_path, "whole", *parts_of(2, 3))
-    store = trained(tmp_path, "run", *parts_of(2, 3), "train.steps=3")
+def test_a_step_whose_unfinished_responses_are_damaged_is_repeated(watched: Watched) -> None:
+    whole = trained("whole", *parts_of(2, 3))
+    store = trained("run", *parts_of(2, 3), "train.steps=3")
     under_way = store.directory / store.read_commit(3).artifacts["under-way-0001"].path
     content = under_way.read_bytes()
     under_way.write_bytes(b"")
-    verification = verify(store)
-    (damage,) = verification.damages
-    assert verification.resumes_after == 2
+    (damage,) = verify(store).damages
     assert "under-way-0001.parquet has changed" in damage
-    run = Run.open(read_config(store), "run", tmp_path)
-    assert run.state.step == 2
-    run.close()
-    trained(tmp_path, "run", *parts_of(2, 3))
+    assert resumes_after(store) == 2
+    trained("run", *parts_of(2, 3))
     assert under_way.read_bytes() == content
     assert whole.read_commit(STEPS).artifacts["batch"].sha256 == store.read_commit(STEPS).artifacts["batch"].sha256
 
 
-def test_without_stale_samples_weights_are_one_and_nothing_is_planned(tmp_path: Path, watched: Watched) -> None:
-    store = trained(tmp_path, "fresh", "train.steps=2")
-    assert store.committed_steps() == [0, 1, 2]
+def test_without_stale_samples_weights_are_one_and_nothing_is_planned(watched: Watched) -> None:
+    store = trained("fresh", "train.steps=2", "rollout.prompts=2")
     for step in (1, 2):
         commit = store.read_commit(step)
         assert "planned" not in commit.state
@@ -290,17 +284,14 @@ def test_without_stale_samples_weights_are_one_and_nothing_is_planned(tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parts", [1, 3])
-def test_a_run_that_is_made_longer_ends_as_one_that_was_meant_to_be(
-    parts: int, tmp_path: Path, watched: Watched
-) -> None:
+def test_a_run_that_is_made_longer_ends_as_one_that_was_meant_to_be(parts: int, watched: Watched) -> None:
     """What its last steps would have drawn ahead is drawn then, from policies before its end; first parts that were
     drawn with those of other steps exist already."""
     settings = [*parts_of(2, parts), "train.steps=4", "validation.every=4"]
-    whole = trained(tmp_path, "whole", *settings)
-    shorter = trained(tmp_path, "longer", *settings, "train.steps=2")
+    whole = trained("whole", *settings)
+    shorter = trained("longer", *settings, "train.steps=2")
     assert not list((shorter.directory / "steps").glob(f"{2 + parts:06d}"))
-    trained(tmp_path, "longer", *settings)
-    last = [RunStore(tmp_path / name).read_commit(4) for name in ("whole", "longer")]
+    last = [each.read_commit(4) for each in (whole, trained("longer", *settings))]
     assert last[0].state["planned"] == last[1].state["planned"]
     assert last[0].artifacts["checkpoint"].sha256 == last[1].artifacts["checkpoint"].sha256
     assert last[0].artifacts["batch"].sha256 == last[1].artifacts["batch"].sha256
@@ -308,54 +299,49 @@ def test_a_run_that_is_made_longer_ends_as_one_that_was_meant_to_be(
 
 
 @pytest.mark.slow
-def test_a_run_from_before_plans_were_kept_resumes(tmp_path: Path, watched: Watched) -> None:
+def test_a_run_from_before_plans_were_kept_resumes(watched: Watched) -> None:
     settings = "rollout.max_staleness=1"
-    trained(tmp_path, "old", settings, "train.steps=2")
-    store = RunStore(tmp_path / "old")
+    store = trained("old", settings, "train.steps=2")
     commit = store.read_commit(2)
     state = {name: value for name, value in commit.state.items() if name != "planned"}
     store.write_commit(commit.model_copy(update={"state": state}))
-    assert trained(tmp_path, "old", settings).committed_steps() == list(range(STEPS + 1))
+    assert trained("old", settings).committed_steps() == list(range(STEPS + 1))
     assert watched.asked[3, "rollout"][0] == 1
 
 
 @pytest.mark.slow
-def test_damaged_files_of_an_old_policy_are_rebuilt(tmp_path: Path, watched: Watched) -> None:
+def test_damaged_files_of_an_old_policy_are_rebuilt(watched: Watched) -> None:
     """The checkpoint of step 4 needs no batch; step 3's policy, from which step 6 samples, needs that of step 3."""
     settings = "rollout.max_staleness=2"
-    store = trained(tmp_path, "run", settings, "train.steps=4")
+    store = trained("run", settings, "train.steps=4")
     batch = store.directory / store.read_commit(3).artifacts["batch"].path
     whole = batch.read_bytes()
     batch.write_bytes(b"")
-    run = Run.open(read_config(store), "run", tmp_path)
-    assert run.state.step == 2
-    run.close()
-    assert trained(tmp_path, "run", settings).committed_steps() == list(range(STEPS + 1))
+    assert resumes_after(store) == 2
+    assert trained("run", settings).committed_steps() == list(range(STEPS + 1))
     assert batch.read_bytes() == whole
 
 
 @pytest.mark.slow
-def test_what_an_old_policy_is_rebuilt_from_is_kept(tmp_path: Path, watched: Watched) -> None:
+def test_what_an_old_policy_is_rebuilt_from_is_kept(stale: tuple[RunStore, Watched], watched: Watched) -> None:
     """One checkpoint is kept, and the one that the next step's policy needs; `ares gc` deletes earlier ones."""
     settings = "rollout.max_staleness=2"
-    whole = trained(tmp_path, "whole", settings)
-    store = trained(tmp_path, "run", settings, "train.steps=4")
+    store = trained("run", settings, "train.steps=4")
     assert sorted(path.name for path in (store.directory / "checkpoints").iterdir()) == ["000002", "000004"]
     gone = store.directory / "checkpoints" / "000002"
     gone.rename(store.directory / "away")
     assert prune(store, dry_run=True) == {}
     (store.directory / "away").rename(gone)
     assert {path.parent.name for path in prune(store, dry_run=False)} == {"000001"}
-    trained(tmp_path, "run", settings)
-    last = [each.read_commit(STEPS).artifacts["checkpoint"].sha256 for each in (whole, store)]
+    trained("run", settings)
+    last = [each.read_commit(STEPS).artifacts["checkpoint"].sha256 for each in (stale[0], store)]
     assert last[0] == last[1]
 
 
-def test_a_fork_is_refused_in_a_line(tmp_path: Path, watched: Watched) -> None:
-    trained(tmp_path, "run", "rollout.max_staleness=1", "train.steps=1")
-    for overrides in ([], ["rollout.max_staleness=0"]):
-        with pytest.raises(ConfigError, match=r"^A run with rollout\.max_staleness samples from older weights.*$"):
-            fork("run", 1, None, overrides, "forked", tmp_path)
+@pytest.mark.parametrize("overrides", [[], ["rollout.max_staleness=0"]])
+def test_a_fork_is_refused_in_a_line(overrides: list[str], stale: tuple[RunStore, Watched]) -> None:
+    with pytest.raises(ConfigError, match=r"^A run with rollout\.max_staleness samples from older weights.*$"):
+        fork("whole", 1, None, overrides, "forked", stale[0].directory.parent)
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,7 @@ SETTINGS = [*SMALL, "train.steps=2", "rollout.prompts=2", "bootstrap.max_prompts
             "learner.lr=1e-3", "algorithm.filter.enabled=false"]  # fmt: skip
 
 
-def test_the_average_is_measured_beside_the_policy_whose_metrics_do_not_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_average_is_measured_and_the_policy_not_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_in_this_process(tmp_path, monkeypatch)
     loaded: list[tuple[int, dict[str, Any]]] = []
     load_weights = EngineService.load_weights

@@ -88,9 +88,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     return runs, evaluated(runs, calls=3, n=2)
 
 
-def test_an_interrupted_evaluation_samples_only_what_is_missing_and_ends_the_same(
-    whole: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
+def test_an_interrupted_evaluation_samples_what_is_missing(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     runs, expected = whole
     with pytest.raises(RuntimeError, match="the power failed"):
         evaluated(tmp_path, calls=2, n=2)
@@ -121,7 +119,7 @@ def test_greedy_is_one_answer_to_each_problem_whatever_the_noise(tmp_path: Path)
     assert (summary["samples"], summary["temperature"]) == (1, 0.0)
     samples = pd.read_parquet(folder_in(tmp_path / "greedy") / "samples.parquet")
     assert len(samples) == samples["id"].nunique() == 7
-    sampled = evaluated(tmp_path / "sampled", calls=3, n=8)
+    sampled = evaluated(tmp_path / "sampled", calls=3, n=4)
     assert summary["estimates"]["pass@1"]["value"] > sampled["estimates"]["pass@1"]["value"]
 
 
@@ -130,7 +128,7 @@ def attempts(runs: Path, calls: int, turns: int = 2, **settings: Any) -> dict[st
     return evaluated_by(workers, runs, of_shard=4, profile=profile, max_problems=8, turns=turns, **settings)
 
 
-@pytest.mark.parametrize("how", [{"n": 4, "temperature": 1.5}, {"greedy": True}])
+@pytest.mark.parametrize("how", [{"n": 3, "temperature": 1.5}, {"greedy": True}])
 def test_programs_that_failed_are_tried_again_and_counted_after_it(tmp_path: Path, how: dict[str, Any]) -> None:
     summary = attempts(tmp_path / "whole", 4, **how)
     samples = pd.read_parquet(folder_in(tmp_path / "whole") / "samples.parquet").set_index(["id", "sample"])
@@ -150,15 +148,12 @@ def test_programs_that_failed_are_tried_again_and_counted_after_it(tmp_path: Pat
     after = first["accuracy"].astype(float).where(~first.index.isin(repaired), 1.0)
     assert summary["estimates"]["pass@1"]["value"] == pytest.approx(first["accuracy"].astype(float).mean())
     assert summary["estimates"]["second_turn/pass@1"]["value"] == pytest.approx(after.mean())
-    with pytest.raises(RuntimeError, match="the power failed"):
-        attempts(tmp_path / "again", 3, **how)
-    assert attempts(tmp_path / "again", 1, **how) == summary
     if "n" in how:
-        assert_first_attempts_are_those_without_second_ones(summary, attempts(tmp_path / "one", 2, turns=1, **how))
-
-
-def assert_first_attempts_are_those_without_second_ones(summary: dict[str, Any], alone: dict[str, Any]) -> None:
-    assert alone["estimates"].items() <= summary["estimates"].items()
-    assert alone["error_types"] == summary["error_types"]
-    assert alone["error_types"]["accepted"] == pytest.approx(alone["estimates"]["pass@1"]["value"])
-    assert alone["estimates"]["pass_ratio"]["value"] > alone["estimates"]["pass@1"]["value"]
+        with pytest.raises(RuntimeError, match="the power failed"):
+            attempts(tmp_path / "again", 3, **how)
+        assert attempts(tmp_path / "again", 1, **how) == summary
+        alone = attempts(tmp_path / "one", 2, turns=1, **how)  # first attempts are those without second ones
+        assert alone["estimates"].items() <= summary["estimates"].items()
+        assert alone["error_types"] == summary["error_types"]
+        assert alone["error_types"]["accepted"] == pytest.approx(alone["estimates"]["pass@1"]["value"])
+        assert alone["estimates"]["pass_ratio"]["value"] > alone["estimates"]["pass@1"]["value"]

@@ -1,6 +1,5 @@
 """Runs that learn from demonstrations or pairs: their loss, kill and resume, and what other commands make of them."""
 
-import json
 import math
 import signal
 from pathlib import Path
@@ -12,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from ares.config import ConfigError, load
 from ares.store import RunStore
 from tests.ares.builders import MODEL
+from tests.ares.data.code_rows import written
 from tests.short_runs import ares, assert_same_commits, commits, told
 
 CHATS = [
@@ -27,8 +27,8 @@ SETTINGS = ["data.validation=null", "rollout.prompts=4", "learner.global_batch_p
 def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of runs with one, `whole`."""
     runs = tmp_path_factory.mktemp("learnt")
-    rows = [[{"role": role, "content": text} for role, text in chat] for chat in CHATS]
-    (runs / "chats.jsonl").write_text("".join(json.dumps({"prompt": row}) + "\n" for row in rows))
+    rows = [{"prompt": [{"role": role, "content": text} for role, text in chat]} for chat in CHATS]
+    written(runs / "chats.jsonl", *rows)
     assert sft(runs, "whole") == 0
     return runs
 
@@ -107,8 +107,7 @@ def test_settings_that_do_not_fit_are_refused(setting: str, told_line: str) -> N
 def test_dpo_prefers_what_is_chosen_and_resumes_to_the_same_bits(learnt: Path) -> None:
     """Pairs of the right and a wrong answer; the first step's loss is ln 2, since policy and reference are the same."""
     rows = [{"prompt": chat[0][1], "chosen": chat[1][1], "rejected": "\\boxed{0}"} for chat in CHATS]
-    (learnt / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    settings = [f"data.train={learnt / 'pairs.jsonl'}", *SETTINGS, "learner.warmup_steps=0"]
+    settings = [f"data.train={written(learnt / 'pairs.jsonl', *rows)}", *SETTINGS, "learner.warmup_steps=0"]
     for name, kill_at in (("preferred", None), ("killed-pairs", "2:experience:inside")):
         ended = ares(learnt, "train", "tiny-math", "algorithm=dpo", *settings, "--run", name, kill_at=kill_at)
         assert ended.returncode == (0 if kill_at is None else -signal.SIGKILL), ended.stderr

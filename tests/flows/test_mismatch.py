@@ -48,8 +48,8 @@ def test_wrong_weights_in_the_engine_stop_the_run_and_right_ones_are_sampled_fro
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     run_in_this_process(tmp_path, monkeypatch)
-    small = [*SMALL, "train.steps=1", "rollout.prompts=2", "bootstrap.max_prompts=4", "validation.max_prompts=4",
-             "algorithm.filter.enabled=false", *settings]  # fmt: skip
+    small = [*SMALL, "train.steps=1", "rollout.prompts=2", "rollout.n=2", "bootstrap.max_prompts=3",
+             "validation.max_prompts=3", "algorithm.filter.enabled=false", *settings]  # fmt: skip
     load_weights = EngineService.load_weights
     load_wrong_weights(version, monkeypatch)
     with pytest.raises(EngineMismatch, match=rf"^{where}: .*nats a token"):
@@ -66,16 +66,11 @@ def test_wrong_weights_in_the_engine_stop_the_run_and_right_ones_are_sampled_fro
 
 
 def evaluated(**settings: Any) -> dict[str, Any]:
-    overrides = ["rollout.shard_prompts=3"]
-    request = EvaluationRequest(
-        target=str(MODEL), profile="tiny-math", max_problems=7, n=2, overrides=overrides, **settings
-    )
+    request = EvaluationRequest(target=str(MODEL), profile="tiny-math", max_problems=3, n=2, **settings)
     return asyncio.run(flows.evaluate.evaluate(Evaluation.open(request)))
 
 
-def test_wrong_weights_in_the_engine_stop_an_evaluation_by_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_weights_stop_an_evaluation_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_in_this_process(tmp_path, monkeypatch)
     load_weights = EngineService.load_weights
     load_wrong_weights(0, monkeypatch)

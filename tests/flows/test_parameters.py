@@ -10,38 +10,24 @@ import yaml
 
 from ares.config import Config, ConfigError, load
 from ares.config.extensions import KINDS
-from flows.parameters import PROFILES, Settings, as_overrides, describe_profiles
+from ares.config.yaml_files import parsed
+from flows.parameters import Settings, as_overrides, describe_profiles
 
 SCHEMA = Settings.model_json_schema()
 
 
-def boxes_of(section: dict[str, Any], prefix: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Path and schema of every box, from top to bottom, as the UI gets them."""
+def boxes_of(section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Setting and schema of every box, from top to bottom, as the UI gets them."""
     for name, box in section["properties"].items():
         inner = SCHEMA["$defs"].get(str(box.get("$ref", "")).rpartition("/")[2], {})
         if "properties" in inner:
-            yield from boxes_of(inner, (*prefix, name))
+            yield from boxes_of(inner, f"{prefix}{name}.")
         else:
-            yield (*prefix, name), inner | box
+            yield f"{prefix}{name}", inner | box
 
 
 BOXES = dict(boxes_of(SCHEMA))
-
-
-def nested(path: tuple[str, ...], value: Any) -> dict[str, Any]:
-    for name in reversed(path):
-        value = {name: value}
-    return value
-
-
-def resolved(overrides: list[str]) -> Config | str:
-    """The configuration, or why there is none."""
-    try:
-        return load("tiny-math", overrides)
-    except ConfigError as error:
-        return str(error)
-
-
+OF_THE_PROFILE = load("tiny-math").model_dump(mode="json")
 EXAMPLES: dict[str, Any] = {"integer": 3, "number": 0.5, "string": "text"}
 
 
@@ -49,10 +35,10 @@ def is_switch(box: dict[str, Any]) -> bool:
     return box.get("enum") == ["on", "off"]
 
 
-def other_value(path: tuple[str, ...], box: dict[str, Any]) -> Any:
+def other_value(setting: str, box: dict[str, Any]) -> Any:
     """A value other than the profile's, as far as its type tells."""
-    value: Any = load("tiny-math").model_dump(mode="json")
-    for name in path:
+    value: Any = OF_THE_PROFILE
+    for name in setting.split("."):
         value = None if value is None else value.get(name)
     if isinstance(value, bool):
         return not value
@@ -60,7 +46,7 @@ def other_value(path: tuple[str, ...], box: dict[str, Any]) -> Any:
         return value + 1
     if isinstance(value, float):
         return 0.9 * value
-    if value is not None:
+    if value not in (None, ""):
         return value
     return True if is_switch(box) else box["enum"][-1] if "enum" in box else EXAMPLES[box["type"]]
 
@@ -70,6 +56,18 @@ def on_the_form(box: dict[str, Any], value: Any) -> Any:
         return "on" if value else "off"
     is_itself = isinstance(value, str) or (isinstance(value, int | float) and box["type"] != "string")
     return value if is_itself else str(yaml.safe_dump(value)).strip()
+
+
+def filled_in(values: dict[str, Any]) -> list[str]:
+    """The overrides of a form on which the boxes of these settings were filled in."""
+    form: dict[str, Any] = {}
+    for setting, value in values.items():
+        *sections, box = setting.split(".")
+        place = form
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[box] = on_the_form(BOXES[setting], value)
+    return as_overrides(Settings.model_validate(form))
 
 
 EXTENSION = """
@@ -98,18 +96,30 @@ def test_the_form_has_no_checkbox_and_no_empty_choice() -> None:
     assert '"default"' not in schema
 
 
-@pytest.mark.parametrize("path", BOXES, ids=".".join)
-def test_one_field_means_what_the_override_means(path: tuple[str, ...]) -> None:
-    value = other_value(path, BOXES[path])
-    form = Settings.model_validate(nested(path, on_the_form(BOXES[path], value)))
-    assert resolved(as_overrides(form)) == resolved([f"{'.'.join(path)}={json.dumps(value)}"])
+def test_every_box_is_an_override_of_its_setting() -> None:
+    values = {setting: other_value(setting, box) for setting, box in BOXES.items()}
+    overrides = dict(each.split("=", 1) for each in filled_in(values))
+    assert overrides.keys() == values.keys()
+    for setting, value in values.items():
+        text = overrides[setting]
+        assert text in (value, str(value)) or parsed(text) == value, setting
+
+
+def test_boxes_of_every_type_mean_what_overrides_mean() -> None:
+    values: dict[str, Any] = {
+        "train.steps": 7, "learner.lr": 0.00001, "algorithm.aepo.enabled": False, "algorithm.kl.kind": "fixed",
+        "algorithm.kl.coef": 0.25, "data.train": "other.jsonl", "learner.betas": [0.8, 0.95], "model.lora.rank": 4,
+        "tracking.tags": {"who": "me"}, "validation.max_prompts": 9,
+    }  # fmt: skip
+    overrides = [f"{setting}={json.dumps(value)}" for setting, value in values.items()]
+    assert load("tiny-math", filled_in(values)) == load("tiny-math", overrides)
 
 
 def test_a_box_that_is_read_as_yaml_says_so() -> None:
     """Settings of an extension, a list and a number per bucket are text boxes: nothing said how to fill them in."""
     written = {
-        ".".join(path): box["description"].partition("As YAML: ")[2].partition(".")[0]
-        for path, box in BOXES.items()
+        setting: box["description"].partition("As YAML: ")[2].partition(".")[0]
+        for setting, box in BOXES.items()
         if "As YAML: " in box["description"]
     }
     settings = {f"{kind.section}.settings" for kind in KINDS}
@@ -125,8 +135,7 @@ def test_a_box_that_is_read_as_yaml_says_so() -> None:
 def test_the_form_says_what_a_setting_is_by_default_and_nothing_where_there_is_nothing_to_say() -> None:
     """Under each section stood "None"."""
     assert '"None' not in json.dumps(SCHEMA)
-    described = {".".join(path): box["description"] for path, box in BOXES.items()}
-    assert described["rollout.n"].endswith(
+    assert BOXES["rollout.n"]["description"].endswith(
         f"By default {Config.model_fields['rollout'].annotation.model_fields['n'].default}."
     )
 
@@ -146,17 +155,16 @@ def test_an_emptied_box_is_open() -> None:
     assert as_overrides(Settings.model_validate({"model": {"path": ""}})) == []
 
 
-def test_the_description_says_what_each_profile_sets_beside_the_defaults() -> None:
+def test_the_description_says_what_each_profile_sets_beside_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     """The form opens with open fields whichever profile is chosen."""
+    monkeypatch.setattr("flows.parameters.PROFILES", ["math", "tiny-math"])
     told = dict(line.removeprefix("- **").split("**: ") for line in describe_profiles().splitlines())
-    assert list(told) == PROFILES
+    assert list(told) == ["math", "tiny-math"]
     assert f"`train.steps={load('tiny-math').train.steps}`" in told["tiny-math"]
     assert "learner.max_grad_norm" not in told["tiny-math"]  # as by default
 
 
-def test_a_profile_that_cannot_be_loaded_is_described_by_its_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profile_that_cannot_be_loaded_has_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text("{extends: tiny-math, train: {stepz: 3}}")
     monkeypatch.setattr("flows.parameters.PROFILES", [str(bad), "tiny-math"])

@@ -90,6 +90,16 @@ def set_state(flow_run: UUID, state: Any) -> None:
         client.set_flow_run_state(flow_run, state, force=True)
 
 
+def why_suspended_for_ever(flow_run: UUID) -> str | None:
+    """The UI's Suspend allows 300 s for Resume; then the run ended as failed."""
+    with get_client(sync_client=True) as client:
+        state = client.read_flow_run(flow_run).state
+    assert state is not None
+    assert (state.name, state.state_details.pause_timeout) == ("Suspended", None)
+    assert state.state_details.pause_reschedule
+    return state.message
+
+
 async def nothing() -> None:
     """A step or phase without work."""
 
@@ -101,9 +111,7 @@ def failing(error: BaseException) -> Callable[[], Awaitable[None]]:
     return fail
 
 
-def test_each_step_is_a_flow_run_and_each_phase_a_task_run_of_it_however_often_it_is_tried(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_each_step_is_a_flow_run_and_each_phase_one_task_run_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ares.runs.conductor.RETRY_SECONDS", 0.0)
     tried: list[int] = []
 
@@ -157,10 +165,7 @@ def test_an_error_passes_through_and_fails_its_phase_and_step() -> None:
 
 
 @pytest.mark.parametrize("part", ["step", "phase"])
-def test_a_suspended_run_leaves_at_its_next_step_or_phase_and_may_be_resumed_for_ever(
-    part: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The UI's Suspend allows 300 s for Resume; then the run ended as failed."""
+def test_a_suspended_run_leaves_at_its_next_step_or_phase_for_ever(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefect_conductor, "LOOK_SECONDS", 0.1)
     suspended: list[UUID] = []
 
@@ -180,11 +185,7 @@ def test_a_suspended_run_leaves_at_its_next_step_or_phase_and_may_be_resumed_for
     *before, last = steps_of(suspended[0])
     assert {step.state_name for step in before} <= {"Completed"}
     assert last.state_name == ("Completed" if part == "step" else "Cancelled")
-    with get_client(sync_client=True) as client:
-        state = client.read_flow_run(suspended[0]).state
-    assert state is not None
-    assert (state.name, state.state_details.pause_timeout) == ("Suspended", None)
-    assert state.state_details.pause_reschedule
+    why_suspended_for_ever(suspended[0])
 
 
 def test_a_run_that_pauses_itself_is_suspended_and_its_warnings_are_events(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,15 +203,11 @@ def test_a_run_that_pauses_itself_is_suspended_and_its_warnings_are_events(monke
 
     with pytest.raises(Pause, match="first is paused"):
         within_a_flow(body)
-    with get_client(sync_client=True) as client:
-        state = client.read_flow_run(made[0]).state
-    assert state is not None
-    assert (state.name, state.message, state.state_details.pause_timeout) == ("Suspended", "first is paused", None)
+    assert why_suspended_for_ever(made[0]) == "first is paused"
     assert (prefect_conductor.EVENT, "step 9: KL 3") in told
 
 
 def test_a_suspended_ablation_is_ended_and_may_be_resumed_for_ever() -> None:
-    """It expired after 300 s, while its children were still training."""
     made: list[UUID] = []
     ended: list[str] = []
 
@@ -228,11 +225,8 @@ def test_a_suspended_ablation_is_ended_and_may_be_resumed_for_ever() -> None:
 
     with pytest.raises(Pause):
         asyncio.run(ablation())
-    with get_client(sync_client=True) as client:
-        state = client.read_flow_run(made[0]).state
     assert ended == ["its children"]
-    assert state is not None
-    assert (state.name, state.state_details.pause_timeout) == ("Suspended", None)
+    why_suspended_for_ever(made[0])
 
 
 @pytest.mark.parametrize("state", ["Crashed", "Cancelled"])
@@ -281,9 +275,7 @@ def test_no_step_waits_for_prefect(monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
 
 
-def test_what_cannot_be_sent_is_reported_and_ends_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_cannot_be_sent_ends_nothing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def fail(*arguments: Any, **named: Any) -> None:
         raise RuntimeError("a bug of the client")
 

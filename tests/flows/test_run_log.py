@@ -15,9 +15,7 @@ from flows.run_log import FORMAT, JsonLines, run_log
 LOGGER = logging.getLogger("ares.cluster.cluster")
 
 
-def test_an_error_is_a_line_of_json_and_nothing_else_is_printed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_is_a_line_of_json_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv(FORMAT, "json")
     monkeypatch.setattr(sys, "argv", ["ares", "status", "no-such-run"])
     root, level = logging.getLogger(), logging.getLogger().level
@@ -40,7 +38,7 @@ def test_an_error_is_a_line_of_json_and_nothing_else_is_printed(
     assert step["time"].endswith("+00:00")
 
 
-def test_a_run_does_not_end_because_nobody_reads_its_log(
+def test_a_log_that_nobody_reads_ends_no_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`ARES_LOG_FORMAT=json ares train | head -1` ended with a BrokenPipeError."""

@@ -21,7 +21,7 @@ from ares.runs.run import Run
 from tasks.phase import Phase
 from tasks.training import choose, experience, shape_batch
 
-SMALL = ["rollout.n=4", "rollout.prompts=4", "learner.global_batch_prompts=4", "algorithm.filter.enabled=false"]
+SMALL = ["rollout.n=2", "rollout.prompts=2", "learner.global_batch_prompts=2", "algorithm.filter.enabled=false"]
 
 
 class Recorder:

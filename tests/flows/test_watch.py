@@ -39,9 +39,7 @@ def trips(values: list[float | None], **settings: object) -> list[tuple[str, int
         ([0.0] * 8 + [0.3, 0.3, 0.0, 0.3, 0.3], [("warn", 5), ("warn", 8)]),
     ],
 )
-def test_a_wire_trips_once_in_each_excursion_after_its_patience(
-    values: list[float | None], expected: list[tuple[str, int]]
-) -> None:
+def test_a_wire_trips_once_in_each_excursion(values: list[float | None], expected: list[tuple[str, int]]) -> None:
     assert trips(values) == expected
 
 
@@ -80,9 +78,7 @@ def test_a_name_too_long_for_its_forks_is_refused_before_the_run(tmp_path: Path)
         Run.check(settings, "x" * 95, tmp_path)
 
 
-def test_a_rewind_goes_on_as_its_own_fork_and_not_as_that_of_a_deleted_run_of_this_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rewind_goes_on_as_its_own_fork_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     monkeypatch.setattr("flows.watch.fork", lambda source, at, phase, changes, name, runs, why: made.append(name))
     store, trip = RunStore(tmp_path / "first"), Trip("entropy_below", "rewind", "step 2: low", 0)
@@ -95,7 +91,8 @@ def test_a_rewind_goes_on_as_its_own_fork_and_not_as_that_of_a_deleted_run_of_th
     assert made == ["first-rewind-2"]
 
 
-TRIPS_AT_2 = ["train.steps=3", "watch.entropy_below={limit: 9, steps: 2, action: rewind}", "watch.margin=0",
+TRIPS_AT_2 = ["train.steps=3", "rollout.prompts=2", "bootstrap.max_prompts=3", "validation.max_prompts=3",
+              "watch.entropy_below={limit: 9, steps: 2, action: rewind}", "watch.margin=0",
               "watch.truncated_above={limit: -1, steps: 3}", "watch.unscored_above={limit: -1, steps: 3}"]  # fmt: skip
 """Every entropy is below 9: steps 1 and 2, and of a fork after the bootstrap the same again. Its last step trips two
 wires more."""

@@ -26,7 +26,8 @@ from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
 from tests.short_runs import told
 
-SETTINGS = [*SMALL, "train.checkpoint_every=2", "bootstrap.max_prompts=6", "validation.max_prompts=4"]
+SETTINGS = [*SMALL, "train.checkpoint_every=2", "rollout.prompts=2", "bootstrap.max_prompts=3",
+            "validation.max_prompts=3"]  # fmt: skip
 LAST = 4
 
 

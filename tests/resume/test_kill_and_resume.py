@@ -59,9 +59,7 @@ def damage_two_files(run: Path) -> None:
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_killed_in_an_update_with_two_files_damaged_it_ends_in_the_same_bits(
-    runs: Path, plain: Path, whole: bool
-) -> None:
+def test_killed_in_an_update_and_damaged_it_ends_bit_identical(runs: Path, plain: Path, whole: bool) -> None:
     """Killed as a plain run, which is cheaper; or under all of them, too."""
     name = f"killed-{whole}"
     if whole:

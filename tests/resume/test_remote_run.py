@@ -16,9 +16,7 @@ from tests.short_runs import ares, assert_same, assert_same_commits, commits, tr
 pytestmark = pytest.mark.slow
 
 
-def test_a_run_goes_on_in_the_same_bits_on_a_machine_that_has_nothing_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_goes_on_in_the_same_bits_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"file://{tmp_path}/place/runs"
     assert train(tmp_path / "local", "whole") == 0
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "lost"))
@@ -48,9 +46,7 @@ def test_a_run_goes_on_in_the_same_bits_on_a_machine_that_has_nothing_of_it(
     assert [each.step for each in commits(path_of(url), "forked")] == [0, 1, 2, 3, 4, 5]
 
 
-def test_of_two_machines_on_one_run_the_second_is_refused_and_a_stopped_first_one_commits_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_machine_is_refused_and_a_stopped_one_is_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("s3fs", reason="the extra `s3`")
     pytest.importorskip("moto", reason="the extra `dev`")
     url, caches = "s3://bucket/runs", {name: str(tmp_path / name) for name in ("first", "second")}

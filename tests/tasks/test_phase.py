@@ -113,9 +113,7 @@ def test_a_kept_result_is_taken_by_every_process_that_comes_after(run: Run, tmp_
     assert counted.calls == 2
 
 
-def test_what_a_kept_result_names_is_at_the_url_whatever_another_machine_wrote_there_since(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_kept_result_names_is_what_lies_at_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit named a batch that was only in the copy: another machine had begun the step in between."""
 
     def on(machine: str) -> Run:
@@ -131,9 +129,7 @@ def test_what_a_kept_result_names_is_at_the_url_whatever_another_machine_wrote_t
 
 
 @pytest.mark.parametrize("damage", [b"", b"[1]", None])
-def test_a_phase_runs_again_when_a_file_that_its_result_names_is_gone_or_damaged(
-    damage: bytes | None, run: Run
-) -> None:
+def test_a_phase_runs_again_when_a_file_of_its_result_is_damaged(damage: bytes | None, run: Run) -> None:
     counted = Counted()
     first = counted(run.step(3))
     file = run.store.directory / first.rows.path

@@ -62,7 +62,7 @@ def test_seeds_follow_the_run_the_step_and_the_purpose_but_not_the_shards(run: R
 
 def test_on_held_out_programs_the_verdict_is_their_own_and_told_once(tmp_path: Path) -> None:
     told = ["rollout.second_turn.children=2", "rollout.second_turn.shuffled=true", "validation.turns=2"]
-    run, _ = Run.check(load("tiny-code-feedback", told), "r", tmp_path)
+    run, _ = Run.check(load("tiny-code-feedback", ["data.limit=20", *told]), "r", tmp_path)
     assert run.validation_set is not None
     asked = {}
     for purpose, problems in (("second-turn", run.train_set), ("validation", run.validation_set)):
@@ -119,9 +119,7 @@ def test_scores_are_those_of_the_responses_and_lie_in_the_run_directory(run: Run
     assert table.columns.tolist() == ["id", "slot", "sample", "accuracy", "format"]
 
 
-def test_a_shard_that_nobody_can_grade_stays_and_a_grader_that_is_down_is_asked_again(
-    tmp_path: Path,
-) -> None:
+def test_a_shard_that_nobody_can_grade_stays_but_a_grader_is_asked_again(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "def f(completions, **k): return [None if c == 'no' else 1.0 for c in completions]"
     )
@@ -142,7 +140,7 @@ def test_a_shard_that_nobody_can_grade_stays_and_a_grader_that_is_down_is_asked_
 
 
 def test_the_seconds_of_programs_are_beside_their_scores_and_not_among_what_is_hashed(tmp_path: Path) -> None:
-    run, _ = Run.check(load("tiny-code", ["reward.code.workers=1"]), "r", tmp_path)
+    run, _ = Run.check(load("tiny-code", ["data.limit=20", "reward.code.workers=1"]), "r", tmp_path)
     run.grader.start()
     problems = run.train_set.frame.head(2)
     rows = sampled(run, problems, ["```python\nx = 1\n```"] * 2)

@@ -143,7 +143,7 @@ def test_greedy_answers_are_counted_too(tmp_path: Path) -> None:
 
 def test_a_first_turn_is_credited_with_second_turns_that_are_not_trained_on(tmp_path: Path) -> None:
     """A second turn that is alone, or a group of them that all passed, teaches nothing itself."""
-    settings = ["rollout.second_turn.enabled=true", "rollout.second_turn.children=1"]
+    settings = ["data.limit=20", "rollout.second_turn.enabled=true", "rollout.second_turn.children=1"]
     run, _ = Run.check(load("tiny-code-feedback", settings), "r", tmp_path)
     outcomes = {(0, 0): "wrong_answer", (0, 1): "accepted", (SECOND_TURN_SLOT, 0): "accepted"}
     table = pd.DataFrame(

@@ -121,9 +121,7 @@ def test_an_actor_that_neither_answers_nor_dies_is_replaced(
     assert f"{role} hung (attempt 1 of 3): no answer to" in caplog.text
 
 
-def test_an_actor_that_dies_every_time_ends_the_run_with_a_resumable_error(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_actor_that_dies_every_time_ends_the_run_resumably(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     class Idle:
         def __init__(self, *settings: Any) -> None: ...
 

@@ -16,9 +16,7 @@ from ares.config import ConfigError
     "address",
     ["127.0.0.1:9", "ray://127.0.0.1:9", "no-such-host.invalid:6379", "somewhere", "127.0.0.1:99999"],
 )
-def test_a_cluster_that_is_not_there_is_told_before_ray_looks_for_it(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_that_is_not_there_is_told_before_ray_looks(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", address)
     monkeypatch.setattr("ray.init", lambda **settings: pytest.fail("Ray was asked"))
     monkeypatch.setattr("ray.is_initialized", lambda: False)

@@ -117,9 +117,7 @@ def test_of_two_who_meet_a_death_the_second_ends_nothing(cluster: Cluster, monke
     assert killed == ["0"]
 
 
-def test_who_is_let_go_while_it_is_brought_to_a_version_is_met_as_dead_and_not_as_nobody(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_is_let_go_meanwhile_is_met_as_dead(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other side may kill everything while a call waits for its actor; the next call into it raises that."""
     monkeypatch.setattr("ray.kill", lambda actor: None)
     engine, learner = cluster._engine, cluster._learner
@@ -164,9 +162,7 @@ def start_stand_ins(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, note: Cal
     monkeypatch.setattr(Cluster, "_weights_of", weights)
 
 
-def test_on_a_shared_gpu_engines_start_when_the_learner_has_loaded_and_before_it_works(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_shared_gpu_engines_start_once_the_learner_has(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM subtracts from its cache what another process takes of the GPU's memory meanwhile (vllm.utils.mem_utils)."""
     seen: list[str] = []
 
@@ -186,7 +182,7 @@ def test_on_a_shared_gpu_engines_start_when_the_learner_has_loaded_and_before_it
     assert sorted(seen[4:]) == ["other work", "the learner works"]
 
 
-def test_engines_that_waited_for_a_learner_that_died_start_on_the_gpus(
+def test_engines_that_waited_for_a_dead_learner_start_on_gpus(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the placement group they would have started on no GPU, which ends the run or samples on the CPU."""
@@ -260,9 +256,7 @@ def test_the_learners_turn_does_not_come_between_an_engines_weights_and_its_samp
 @pytest.mark.parametrize(
     ("settings", "slept"), [([], []), (["learner.sharded=true"], ["sleep"]), (["model.lora.rank=4"], ["sleep"])]
 )
-def test_an_engine_sleeps_while_weights_are_saved_that_are_gathered_or_merged(
-    settings: list[str], slept: list[str], cluster: Cluster
-) -> None:
+def test_an_engine_sleeps_while_weights_are_gathered(settings: list[str], slept: list[str], cluster: Cluster) -> None:
     called = sharing_a_gpu(cluster)
     cluster.config = config(*settings)
 
@@ -291,7 +285,7 @@ def test_an_engine_that_is_being_put_to_sleep_is_given_its_weights_again(cancell
     assert called == ["sleep", "load", "generate"]
 
 
-def test_a_learner_that_has_moved_on_is_not_taken_back_for_weights_that_are_held(
+def test_a_learner_is_not_taken_back_for_weights_that_are_held(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It loaded a checkpoint and replayed, to hand over what main memory has (max_staleness)."""
@@ -325,7 +319,7 @@ class Trained:
 
 
 @pytest.mark.parametrize("replayed", [False, True])
-def test_an_update_that_was_abandoned_is_not_made_twice(
+def test_an_abandoned_update_is_not_made_twice(
     replayed: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An actor completes a call whose caller was cancelled."""
@@ -344,7 +338,7 @@ def test_an_update_that_was_abandoned_is_not_made_twice(
 
 
 @pytest.mark.parametrize("replayed", [False, True])
-def test_an_engine_takes_weights_anew_once_the_learner_may_have_changed_those_it_shares(
+def test_shared_weights_are_taken_anew_after_an_update(
     replayed: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the update is cut off: it goes on."""
@@ -360,7 +354,7 @@ def test_an_engine_takes_weights_anew_once_the_learner_may_have_changed_those_it
     assert cluster._engine_holds is None
 
 
-def test_weights_that_an_engine_may_have_taken_over_are_not_taken_for_the_ones_before(
+def test_weights_that_may_have_arrived_are_not_the_ones_before(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[int] = []
@@ -384,9 +378,7 @@ def test_weights_that_an_engine_may_have_taken_over_are_not_taken_for_the_ones_b
     assert loaded == [2, 1]
 
 
-def test_a_death_is_counted_for_whose_it_was_whoever_meets_it(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_death_is_counted_for_whose_it_was(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray.kill", lambda actor: None)
 
     async def work() -> None:
@@ -397,9 +389,7 @@ def test_a_death_is_counted_for_whose_it_was_whoever_meets_it(
 
 
 @pytest.mark.parametrize("unwritable", [False, True])
-def test_work_that_raises_is_not_done_again_and_told_even_where_its_trace_cannot_be_written(
-    unwritable: bool, tmp_path: Path
-) -> None:
+def test_work_that_raises_is_not_done_again_but_told_without_a_trace_too(unwritable: bool, tmp_path: Path) -> None:
     if unwritable:
         (tmp_path / "errors").write_text("no folder")
     where = "cannot be writt" if unwritable else str(tmp_path / "errors" / "engine.txt")
@@ -414,9 +404,7 @@ def test_an_actor_that_hangs_is_replaced_as_often(tmp_path: Path) -> None:
         attempts(tmp_path, *[hung] * ATTEMPTS)
 
 
-def test_parts_of_an_answer_are_waited_for_one_by_one_and_a_limit_that_ended_a_wait_doubles(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_parts_are_waited_for_one_by_one_and_a_limit_that_was_met_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ares.cluster.patience.SILENCE", 0.4)
     patience = Patience()
 
@@ -434,7 +422,7 @@ def test_parts_of_an_answer_are_waited_for_one_by_one_and_a_limit_that_ended_a_w
 
 
 @pytest.mark.parametrize(("placement", "expected"), [("colocate", ["slept", "freed"]), ("split", ["slept"])])
-def test_an_engine_that_shares_a_gpu_frees_what_torch_has_cached(
+def test_an_engine_frees_what_torch_has_cached(
     placement: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The learner does so itself, at the end of every call (tests/gpu/on_separate_device.py)."""

@@ -53,7 +53,7 @@ def test_two_equal_calls_are_bit_identical_whatever_was_generated_between(refere
     assert same(first, engine().generate(requests(8), SETTINGS))
 
 
-def test_the_growing_cache_gives_the_bits_of_transformers_own(
+def test_the_cache_gives_the_bits_of_transformers(
     reference: TransformersEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = reference.generate(requests(24), SETTINGS)
@@ -73,7 +73,7 @@ def test_a_request_gets_the_same_tokens_whatever_else_is_in_the_call(reference: 
     assert tokens(reference.generate(every[::-1], SETTINGS))[::-1] == together
 
 
-def test_a_prompt_that_several_requests_have_is_read_once(
+def test_a_prompt_of_several_requests_is_read_once(
     reference: TransformersEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows: list[int] = []
@@ -99,9 +99,7 @@ def test_requests_with_other_seeds_get_other_tokens(reference: TransformersEngin
 
 
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.7, 1.0), (1.3, 0.9)])
-def test_log_probs_equal_a_full_forward_pass_at_the_sampling_temperature(
-    reference: TransformersEngine, temperature: float, top_p: float
-) -> None:
+def test_log_probs_are_those_of_a_full_pass(reference: TransformersEngine, temperature: float, top_p: float) -> None:
     asked = requests(12)
     answers = reference.generate(asked, SamplingSettings(temperature, top_p, 24))
     assert len({len(answer.token_ids) for answer in answers}) > 1  # rows left the batch at different times
@@ -217,9 +215,7 @@ def begun(request: Request, answer: Completion, tokens: int) -> Request:
 
 
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (1.3, 0.9), (0.0, 1.0)])
-def test_a_response_that_was_interrupted_anywhere_goes_on_as_it_would_have(
-    reference: TransformersEngine, temperature: float, top_p: float
-) -> None:
+def test_an_interrupted_response_goes_on_alike(reference: TransformersEngine, temperature: float, top_p: float) -> None:
     """Beside others that begin. The log-probs differ by rounding: earlier tokens are read in one pass."""
     asked, settings = requests(24), SamplingSettings(temperature, top_p, 24)
     whole = reference.generate(asked, settings)

@@ -23,7 +23,7 @@ ESTIMATORS = ("grpo", "rloo", "reinforce_plus_plus", "remax", "gae")
 # ---- experience ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("budget", [1, 40, 10_000])
+@pytest.mark.parametrize("budget", [1, 10_000])
 def test_experience_is_the_policys_own_log_probs_whatever_the_micro_batches(budget: int) -> None:
     fields = experienced(learner(f"learner.micro_batch_tokens={budget}", "rollout.temperature=0.7"), sampled())
     policy = learner("rollout.temperature=0.7").policy
@@ -53,9 +53,7 @@ def test_an_update_moves_the_policy_and_leaves_the_reference() -> None:
     assert not torch.allclose(before.tensor("old_log_probs"), after.tensor("old_log_probs"), atol=1e-3)
 
 
-def test_the_reference_may_be_another_model_and_then_the_exact_kl_alone_moves_the_policy_towards_it(
-    tmp_path: Path,
-) -> None:
+def test_the_exact_kl_alone_moves_the_policy_to_a_reference_that_is_another_model(tmp_path: Path) -> None:
     """On-policy distillation: the advantages are 0, and the divergence from the teacher falls at every update."""
     teacher = tmp_path / "teacher"
     shutil.copytree(MODEL, teacher)
@@ -123,10 +121,10 @@ def test_with_constant_aggregation_rows_that_are_masked_out_leave_the_others_the
         assert first[name] + second[name] == pytest.approx(whole[name], rel=1e-4, abs=1e-6)
 
 
-PENALTIES = [(penalty, place) for penalty in ("abs", "mse", "low_var_kl") for place in ("loss", "reward")]
-
-
-@pytest.mark.parametrize(("penalty", "placement"), [*PENALTIES, ("kl", "reward"), ("full", "loss")])
+@pytest.mark.parametrize(
+    ("penalty", "placement"),
+    [("abs", "loss"), ("mse", "loss"), ("low_var_kl", "loss"), ("full", "loss"), ("kl", "reward"), ("abs", "reward")],
+)
 def test_every_kl_penalty_trains(penalty: str, placement: str) -> None:
     trained = learner(f"algorithm.kl={{penalty: {penalty}, placement: {placement}, coef: 1.0}}", "learner.lr=0.003")
     first = trained.update(shaped(trained, sampled()))
@@ -235,11 +233,12 @@ def test_the_gradient_is_that_of_the_whole_batch_in_one_naive_pass(monkeypatch: 
         torch.testing.assert_close(log_probs, parameter.grad, atol=1e-4, rtol=1e-3)
 
 
-@pytest.mark.parametrize("aggregation", ["token", "seq", "constant"])
-@pytest.mark.parametrize("estimator", ["grpo", "gae"])
+@pytest.mark.parametrize(
+    ("aggregation", "estimator"), [("token", "grpo"), ("seq", "grpo"), ("constant", "grpo"), ("token", "gae")]
+)
 def test_micro_batches_of_another_size_give_the_same_update(aggregation: str, estimator: str) -> None:
     results = []
-    for budget in (1, 45, 100_000):
+    for budget in (45, 100_000):
         trained = learner(
             f"learner.micro_batch_tokens={budget}", f"algorithm.policy.aggregation={aggregation}",
             f"algorithm.advantage.estimator={estimator}", "learner.max_grad_norm=1e9", "learner.critic_lr=0.001",
@@ -248,10 +247,10 @@ def test_micro_batches_of_another_size_give_the_same_update(aggregation: str, es
         batch.batch["ref_log_probs"] -= 0.3 * batch.tensor("response_mask")
         result = trained.update(batch)
         results.append((gradients(trained), result.metrics))
-    for grads, metrics in results[1:]:
-        assert metrics == pytest.approx(results[0][1], abs=1e-5, rel=1e-4)
-        for one, other in zip(grads, results[0][0], strict=True):
-            torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-3)
+    (parts, of_parts), (whole, of_whole) = results
+    assert of_parts == pytest.approx(of_whole, abs=1e-5, rel=1e-4)
+    for one, other in zip(parts, whole, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-3)
 
 
 @pytest.mark.parametrize("loss", ["loss: kl_cov", "loss: clip_cov, settings: {low: 0.05, high: 9, share: 0.1}"])
@@ -278,9 +277,7 @@ def test_an_entropy_bonus_is_a_term_of_the_loss() -> None:
 
 
 @pytest.mark.parametrize("continued", [[], [0], [0, 1, 3]])
-def test_second_turns_are_in_the_optimiser_step_of_their_prompt(
-    continued: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_second_turns_are_in_the_step_of_their_prompt(continued: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """With a prompt a step, two turns of the first of three made steps of prompts 0 and 1, 1 and 2, and 2."""
     trained, steps = learner("rollout.prompts=4", "learner.global_batch_prompts=1"), []
     batch = shaped(trained, rows([[1, 0]] * (4 + len(continued))))

@@ -2,7 +2,6 @@
 updates."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ import ares.learner.learner as learner_module
 from ares.config import ConfigError, LearnerConfig
 from ares.learner.optimizer import MuonWithAdamW, adamw, adamw_8bit, learning_rate, move_moments, muon, take_step
 from tests.ares.builders import config, rows, shaped
-from tests.ares.learner.test_learner import equal, learner, sampled, weights
+from tests.ares.learner_builders import equal, learner, sampled, weights
 
 
 def test_moments_move_and_weights_stay() -> None:
@@ -27,9 +26,10 @@ def test_moments_move_and_weights_stay() -> None:
         assert state["step"] == 1
 
 
-def test_an_optimiser_that_is_offloaded_makes_the_same_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    gae = ("algorithm.advantage.estimator=gae",)
-    one, other = learner(*gae), learner(*gae, "learner.offload_optimizer=true")
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_an_optimiser_that_is_offloaded_makes_the_same_updates(optimizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = (f"learner.optimizer={optimizer}", "algorithm.advantage.estimator=gae")
+    one, other = learner(*settings), learner(*settings, "learner.offload_optimizer=true")
     moved: list[torch.device] = []
 
     def noted(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
@@ -121,21 +121,6 @@ def test_muon_leaves_every_table_of_embeddings_to_adamw_and_needs_a_matrix() -> 
         parameter.requires_grad = "ln_" in name
     with pytest.raises(ConfigError, match=r"learner\.optimizer=muon: the model has no matrix in its layers"):
         muon(model, 1e-3, settings)
-
-
-def test_a_run_with_muon_resumes_to_the_same_bits(tmp_path: Path) -> None:
-    straight, resumed = learner(*MUON), learner(*MUON)
-    batch = shaped(straight, sampled())
-    straight.update(batch)
-    straight.save(tmp_path)
-    resumed.load(tmp_path)
-    for each in (straight, resumed):
-        each.update(batch)
-    assert equal(weights(straight), weights(resumed))
-    offloaded = learner(*MUON, "learner.offload_optimizer=true")
-    offloaded.load(tmp_path)
-    offloaded.update(batch)
-    assert equal(weights(straight), weights(offloaded))
 
 
 def test_the_average_follows_the_weights_of_every_optimiser_step() -> None:

@@ -71,8 +71,8 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_the_same_weights_make_the_same_checkpoint(pair: Pair) -> None:
-    written = [pair.call("save", f"written/{number}") for number in range(4)]
-    assert len({ref.sha256 for ref in written}) == 1
+    one, other = (pair.call("save", f"written/{number}") for number in range(2))
+    assert one.sha256 == other.sha256
     tensors = checkpoints.read(pair.store.directory / "written" / "0", checkpoints.POLICY)
     for name, value in pair.weights()[0].items():
         assert np.array_equal(tensors[name].numpy(), value)
@@ -85,28 +85,20 @@ def test_two_ranks_see_what_one_sees(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("count", [16, 1])
-def test_one_rank_and_two_give_the_same_update(pair: Pair, count: int) -> None:
+def test_one_rank_and_two_give_the_same_update_and_these_again_the_same_bits(pair: Pair, count: int) -> None:
     """Two optimiser steps of unequal rows; with a single row one of the ranks has nothing to do."""
     part = pair.batch[:count]
-    pair.call("load", pair.start)
     pair.alone.load(pair.store.path(pair.start))
     expected = pair.alone.update(part)
-    result = pair.update(pair.written(part, f"part-{count}"))
-    assert result.metrics == pytest.approx(expected.metrics, rel=1e-4, abs=1e-6)
-    first, second = pair.weights()
-    for name, weight in pair.alone.weights().items():
-        assert np.array_equal(first[name], second[name])
-        np.testing.assert_allclose(first[name], weight.numpy(), atol=ROUNDING)
-
-
-def test_two_ranks_repeat_themselves_bit_for_bit_from_a_checkpoint(pair: Pair) -> None:
-    given = pair.written(pair.batch, "whole")
-    results = []
+    found = []
     for _ in range(2):
         pair.call("load", pair.start)
-        pair.update(given)
-        results.append(pair.weights()[0])
-    assert all(np.array_equal(results[0][name], results[1][name]) for name in results[0])
+        result = pair.update(pair.written(part, f"part-{count}"))
+        assert result.metrics == pytest.approx(expected.metrics, rel=1e-4, abs=1e-6)
+        found += pair.weights()
+    for name, weight in pair.alone.weights().items():
+        assert all(np.array_equal(found[0][name], other[name]) for other in found[1:])
+        np.testing.assert_allclose(found[0][name], weight.numpy(), atol=ROUNDING)
 
 
 @pytest.mark.parametrize("in_parts", [False, True])

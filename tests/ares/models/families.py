@@ -4,7 +4,11 @@ Covered: the table of families, directories for `from_pretrained`, batches of ro
 transformers' log-probs of such rows, one at a time. Not covered: the tests (test_families.py).
 """
 
+import atexit
 import functools
+import json
+import shutil
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,11 +93,18 @@ CAUSAL: dict[str, Family] = {
 """Families that must agree with plain transformers on every row."""
 
 
-def build(family: Family, folder: Path, seed: int = 0, **more: Any) -> Path:
+def build(family: Family, folder: Path, **more: Any) -> Path:
     """Write a model of random weights, large enough for positions and neighbours to matter in every logit."""
+    return shutil.copytree(_built(family.model_type, json.dumps(family.settings | more)), folder, dirs_exist_ok=True)
+
+
+@functools.cache
+def _built(model_type: str, settings: str) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="ares-family-"))
+    atexit.register(shutil.rmtree, folder)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        config = AutoConfig.for_model(family.model_type, **SIZE | family.settings | more)
+        torch.manual_seed(0)
+        config = AutoConfig.for_model(model_type, **SIZE | json.loads(settings))
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
         with torch.no_grad():
             widen(model)

@@ -31,9 +31,7 @@ def test_a_window_counts_in_a_line_wherever_the_model_keeps_it(name: str, tmp_pa
     assert policy.model.config.sliding_window == 64  # restored after the trial
 
 
-def test_a_window_that_attention_is_not_told_of_is_noticed_at_loading(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_window_that_attention_is_not_told_of_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ares.models.packed_attention.window_of", lambda module: None)
     assert not LanguageModel.load(settings(build(CAUSAL["Phi-MoE with a window"], tmp_path)), CPU).packs
 
@@ -46,9 +44,7 @@ def test_a_window_that_attention_is_not_told_of_is_noticed_at_loading(
         ({"final_logit_softcapping": 1e4, "attn_logit_softcapping": None}, "final_logit_softcapping=10000"),
     ],
 )
-def test_a_soft_cap_is_refused_by_name_however_small_the_logits(
-    caps: dict[str, float | None], named: str, tmp_path: Path
-) -> None:
+def test_a_soft_cap_is_refused_by_name(caps: dict[str, float | None], named: str, tmp_path: Path) -> None:
     folder = build(GEMMA_2, tmp_path, **caps)
     for load in (LanguageModel.load, Critic):
         with pytest.raises(ModelError, match=f"gemma2 caps its logits .{named}"):
@@ -62,9 +58,7 @@ def test_a_cap_that_no_setting_names_shows_in_large_logits(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("name", ["Granite", "Cohere"])
-def test_logits_that_are_scaled_by_what_no_setting_says_are_refused(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logits_of_an_unknown_scale_are_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = build(CAUSAL[name], tmp_path)
     assert LanguageModel.load(settings(folder), CPU).logit_scale in (1 / 8, 1 / 4)
     monkeypatch.setattr(architecture, "SCALES", {})
@@ -80,9 +74,7 @@ def test_without_caps_the_same_architecture_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"), [("Phi-3 with longrope", "longrope"), ("Llama with dynamic rope", "dynamic")]
 )
-def test_a_rope_that_depends_on_the_longest_row_is_refused_beyond_its_window(
-    name: str, kind: str, tmp_path: Path
-) -> None:
+def test_a_rope_of_the_longest_row_is_refused_beyond_its_window(name: str, kind: str, tmp_path: Path) -> None:
     model = f"model.path={build(CAUSAL[name], tmp_path / 'model')}"
     check_architecture(config(model, "data.max_prompt_length=1024", "rollout.max_response_length=1024"))
     beyond = config(model, "data.max_prompt_length=1025", "rollout.max_response_length=1024")
@@ -97,9 +89,7 @@ def test_a_rope_that_depends_on_the_longest_row_is_refused_beyond_its_window(
     ("gpt2", {"n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 4}),
     ("opt", {"max_position_embeddings": 64, "word_embed_proj_dim": 64, "ffn_dim": 128}),
 ])  # fmt: skip
-def test_more_tokens_than_there_are_learned_positions_are_refused(
-    family: str, settings: dict[str, Any], tmp_path: Path
-) -> None:
+def test_more_tokens_than_learned_positions_are_refused(family: str, settings: dict[str, Any], tmp_path: Path) -> None:
     """They ended the bootstrap, or a later step with a longer response, with an IndexError."""
     model = f"model.path={build(Family(family, settings | {'max_position_embeddings': 64}), tmp_path)}"
     checked_model(config(model, "data.max_prompt_length=32", "rollout.max_response_length=32"))

@@ -29,9 +29,7 @@ from tests.ares.learner_builders import learner, sampled
         ("engine", ("rollout.engine=vllm",), "lower rollout.vllm.max_sequences .now 256. or rollout.vllm.gpu_memory"),
     ],
 )
-def test_who_gets_no_memory_names_the_settings_against_it(
-    error: Exception, role: str, settings: tuple[str, ...], named: str
-) -> None:
+def test_who_gets_no_memory_names_settings(error: Exception, role: str, settings: tuple[str, ...], named: str) -> None:
     with pytest.raises(OutOfMemory, match=named), naming_settings(config(*settings), role):
         raise error
 
@@ -42,9 +40,7 @@ def test_other_errors_stay_what_they_are() -> None:
     assert type(caught.value) is RuntimeError
 
 
-def test_an_update_that_will_not_fit_is_said_at_the_start_with_a_size_that_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_update_that_will_not_fit_is_said_with_a_size_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
     assert learner().policy.notes == []
     weights = sum(parameter.numel() for parameter in learner().policy.model.parameters())
     fixed = 16 * weights  # gradients, two moments, the engine's weights

@@ -27,7 +27,7 @@ def cost(of: RowSizes) -> int:
 
 
 @given(groups=GROUPS, budget=st.integers(1, 4000), pack=st.booleans())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_micro_batches_hold_every_row_once_within_the_budget(groups: Any, budget: int, pack: bool) -> None:
     rows = sizes(groups)
     parts = micro_batches(rows, budget, pack)
@@ -38,7 +38,7 @@ def test_micro_batches_hold_every_row_once_within_the_budget(groups: Any, budget
 
 
 @given(groups=GROUPS)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_rows_of_one_prompt_pass_together_as_long_as_the_budget_lasts(groups: Any) -> None:
     rows = sizes(groups)
     (whole,) = micro_batches(rows, cost(rows))
@@ -46,7 +46,7 @@ def test_rows_of_one_prompt_pass_together_as_long_as_the_budget_lasts(groups: An
 
 
 @given(groups=GROUPS, pack=st.booleans())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_every_token_has_a_place_and_only_a_repeated_prompt_shares_it(groups: Any, pack: bool) -> None:
     rows = sizes(groups)
     laid = layout(rows, pack)
@@ -62,7 +62,7 @@ def test_every_token_has_a_place_and_only_a_repeated_prompt_shares_it(groups: An
 
 
 @given(groups=GROUPS)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_blocks_hold_each_row_from_its_left_edge_beside_rows_of_similar_length(groups: Any) -> None:
     rows = sizes(groups)
     laid = layout(rows, pack=True)

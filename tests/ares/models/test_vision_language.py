@@ -147,9 +147,7 @@ def widened(**settings: Any) -> VisionLanguageModel:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_far_from_their_pictures_log_probs_entropies_and_gradients_are_transformers_own(
-    checkpointing: bool, shown: pd.DataFrame
-) -> None:
+def test_far_from_pictures_all_is_transformers_own(checkpointing: bool, shown: pd.DataFrame) -> None:
     policy, batch = widened(gradient_checkpointing=checkpointing), far_rows(shown)
     log_probs, entropies, gradients = transformers_own(policy, batch, shown, FAR)
     assert policy.packs
@@ -165,9 +163,7 @@ def test_far_from_their_pictures_log_probs_entropies_and_gradients_are_transform
 
 
 @pytest.mark.slow
-def test_far_from_their_pictures_policy_and_reference_in_bfloat16_are_the_model_but_for_rounding(
-    shown: pd.DataFrame,
-) -> None:
+def test_far_from_pictures_bfloat16_is_the_model_but_for_rounding(shown: pd.DataFrame) -> None:
     policy, batch = widened(dtype="bfloat16"), far_rows(shown)
     expected, _, _ = transformers_own(policy, batch, shown, FAR)
     own = log_probs(policy, batch)

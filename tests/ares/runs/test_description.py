@@ -15,8 +15,9 @@ from ares.runs.description import description_of, model_digest, read_config
 from ares.runs.lineage import fork
 from ares.runs.run import Run
 from ares.step.state import RunState
-from ares.store.store import Commit, RunStore, StoreError
+from ares.store.store import RunStore, StoreError
 from tests.ares.builders import MODEL, config
+from tests.ares.store_builders import commit
 
 REWARD = "def score(completions, **columns):\n    return [float('1' in one) for one in completions]\n"
 INVERTED = REWARD.replace("'1' in", "'1' not in")
@@ -42,17 +43,14 @@ def bootstrapped(place: Path) -> Run:
     """A run after its bootstrap; no actor was started."""
     run = Run.open(settings(place), "here", place / "runs")
     state = RunState.initial(run.config, len(run.train_set)).state_dict() | {"step": 0}
-    run.store.write_commit(Commit(step=0, parent=None, artifacts={}, state=state, metrics={}, timings={}, timestamp=1))
+    run.store.write_commit(commit(0, None, state=state))
     return run
 
 
 @pytest.mark.parametrize(("shuffled", "allowed"), [("false", True), ("true", False)])
-def test_shuffled_verdicts_are_dealt_within_a_shard_so_its_size_is_no_rounding(
-    shuffled: str, allowed: bool, tmp_path: Path
-) -> None:
-    config = load(
-        "tiny-code-feedback", ["rollout.second_turn.enabled=true", f"rollout.second_turn.shuffled={shuffled}"]
-    )
+def test_where_verdicts_are_shuffled_a_shards_size_is_no_rounding(shuffled: str, allowed: bool, tmp_path: Path) -> None:
+    turns = ["rollout.second_turn.enabled=true", f"rollout.second_turn.shuffled={shuffled}"]
+    config = load("tiny-code-feedback", ["data.limit=20", *turns])
     run, digests = Run.check(config, "run", tmp_path)
     run.store.write_run(description_of(config, "run", digests))
     other = override(config, ["rollout.shard_prompts=1"])
@@ -145,9 +143,7 @@ def test_commits_without_run_json_are_not_a_new_run(place: Path) -> None:
             Run.open(settings_of_it, "here", place / "runs")
 
 
-def test_a_model_of_the_hub_is_known_by_its_revision_and_none_of_its_code_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_of_the_hub_is_known_by_its_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One with code of its own, as DiffuCoder, was refused although model.trust_remote_code was set."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     revision, cached = "0123456789" * 4, tmp_path / "models--some--model"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ares.config import Config
 from ares.data import DataError
 from ares.history import open_past
 from ares.runs import Run, all_files, fork
@@ -25,9 +26,12 @@ def add(path: Path, number: int) -> None:
     path.write_text("".join(lines[5 * number : 5 * number + 5]), encoding="utf-8")
 
 
+def settings(folder: Path, *overrides: str) -> Config:
+    return builders.config(f"data.train={folder}", "data.limit=null", "data.grows=true", *overrides)
+
+
 def opened(folder: Path, name: str = "grows") -> Run:
-    config = builders.config(f"data.train={folder}", "data.grows=true", "data.validation=null")
-    return Run.open(config, name, folder.parent)
+    return Run.open(settings(folder, "data.validation=null"), name, folder.parent)
 
 
 def commit(run: Run) -> None:
@@ -41,9 +45,7 @@ def names(run: Run) -> list[str]:
     return run.train_set.frame["id"].str.partition("/")[0].unique().tolist()
 
 
-def test_a_file_that_comes_in_a_step_is_in_its_commit_and_all_that_follows_sees_what_the_next_step_saw(
-    folder: Path,
-) -> None:
+def test_a_file_that_comes_in_a_step_is_in_its_commit_and_seen_by_all_that_follows(folder: Path) -> None:
     run = opened(folder)
     state = run.state
     assert len(run.next_prompts(state, 2, 1)) == 2
@@ -82,10 +84,7 @@ def test_a_bad_or_changed_file_ends_the_step_without_a_commit_and_a_repaired_one
 def test_problems_that_are_held_out_too_are_left_out_of_what_comes(folder: Path) -> None:
     held_out = folder.parent / "held-out.jsonl"
     held_out.write_text((folder / "first.jsonl").read_text().splitlines()[0] + "\n")
-    config = builders.config(
-        f"data.train={folder}", "data.grows=true", f"data.validation={held_out}", "data.drop_shared=true"
-    )
-    run = Run.open(config, "apart", folder.parent)
+    run = Run.open(settings(folder, f"data.validation={held_out}", "data.drop_shared=true"), "apart", folder.parent)
     assert len(run.train_set) == 4
     (folder / "second.jsonl").write_text((folder / "first.jsonl").read_text())
     commit(run)

@@ -42,9 +42,7 @@ def test_what_an_earlier_version_has_kept_is_not_shared(tmp_path: Path) -> None:
     assert kept.key.endswith("-456789")
 
 
-def test_gc_leaves_the_folder_alone_in_which_a_fork_makes_its_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gc_leaves_the_folder_of_a_forks_checkpoint_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It counted as a leftover, and was deleted under the replay."""
     parent = first(tmp_path)
     (parent.directory / "checkpoints/000001").unlink()
@@ -65,9 +63,8 @@ class Killed(BaseException):
     """Stands for a kill."""
 
 
-@pytest.mark.parametrize("machine", ["same", "other"])
-@pytest.mark.parametrize("uploads", [0, 1, 4])
-def test_a_fork_that_was_killed_while_it_was_uploaded_is_made_again(
+@pytest.mark.parametrize(("uploads", "machine"), [(0, "same"), (1, "other"), (4, "same"), (4, "other")])
+def test_a_killed_fork_is_made_again(
     uploads: int, machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name was burnt on this machine; on another, the new fork was laid over the steps of the killed one."""

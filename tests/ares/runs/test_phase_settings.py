@@ -68,9 +68,7 @@ def test_every_setting_that_changes_results_has_its_first_phase_and_nothing_else
         ("tiny-math", ["algorithm.kl.mode=compound"], ["algorithm.kl.coef=0.5"], BOOTSTRAP),
     ],
 )
-def test_the_first_phase_that_a_change_meets(
-    profile: str, base: list[str], change: list[str], first: str | None
-) -> None:
+def test_the_first_phase_of_a_change(profile: str, base: list[str], change: list[str], first: str | None) -> None:
     before = load(profile, base)
     after = override(before, change)
     (name,) = changed_settings(before, after)
@@ -94,9 +92,7 @@ def test_the_first_phase_that_a_change_meets(
         (["model.lora={rank: 4}"], ["model.lora=null"], "model.lora"),
     ],
 )
-def test_a_checkpoint_that_lacks_what_the_settings_need_is_refused(
-    base: list[str], change: list[str], named: str
-) -> None:
+def test_a_checkpoint_that_lacks_what_is_needed_is_refused(base: list[str], change: list[str], named: str) -> None:
     before = load("tiny-math", base)
     after = override(before, change)
     check_fork(before, after, {}, 0, None)  # nothing was trained yet: whatever is needed starts as it does in a run

@@ -127,7 +127,7 @@ def files(folder: Path) -> dict[str, bytes | None]:
 
 
 @pytest.mark.usefixtures("prefect")
-def test_the_flow_deletes_nothing_without_a_policy_and_with_the_harshest_nothing_of_a_run_in_training(
+def test_the_flow_deletes_by_a_policy_and_nothing_of_a_run_in_training(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARES_RUNS", str(runs))
@@ -145,9 +145,7 @@ def test_the_flow_deletes_nothing_without_a_policy_and_with_the_harshest_nothing
     ("damage", "why"),
     [(False, "Run 'new' is being trained by another process"), (True, "run.json: not readable as JSON")],
 )
-def test_a_run_that_cannot_be_used_holds_up_the_others_only_where_it_is_named(
-    damage: bool, why: str, runs: Path
-) -> None:
+def test_a_run_that_cannot_be_used_holds_up_others_where_it_is_named(damage: bool, why: str, runs: Path) -> None:
     """`ares gc` ended with an error at the first one, and left the rest; the daily one too."""
     with RunStore(runs / "new").lock():
         if damage:

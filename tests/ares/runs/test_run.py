@@ -49,7 +49,7 @@ def sandboxes(monkeypatch: pytest.MonkeyPatch) -> list[RecordedSandbox]:
 
 
 def code_config() -> Config:
-    return load("tiny-code")
+    return load("tiny-code", ["data.limit=20"])
 
 
 def test_checking_a_run_or_listing_an_ablation_starts_no_sandbox_and_writes_nothing(
@@ -80,14 +80,14 @@ def test_missing_packages_are_named_by_the_check_with_the_command(
 ) -> None:
     monkeypatch.setenv(packages.VARIABLE, str(tmp_path / "environment"))
     with pytest.raises(PackageError, match=r"have no numpy\. Add: ares sandbox packages add numpy"):
-        Run.check(load("tiny-code", ['reward.code.packages=["numpy"]']), "none", tmp_path / "runs")
+        Run.check(load("tiny-code", ["data.limit=20", 'reward.code.packages=["numpy"]']), "none", tmp_path / "runs")
     assert sandboxes == []
     with pytest.raises(ConfigError, match="named as they are imported"):
         load("tiny-code", ['reward.code.packages=["scikit-learn"]'])
 
 
 def test_the_lock_of_the_packages_is_part_of_what_a_run_is(environment: Path) -> None:
-    with_lower = load("tiny-code", ['reward.code.packages=["lower"]'])
+    with_lower = load("tiny-code", ["data.limit=20", 'reward.code.packages=["lower"]'])
     run, digests = Run.check(with_lower, "here", environment / "runs")
     without, bare = Run.check(code_config(), "bare", environment / "runs")
     assert "lower==1.0" in digests["graded_with"]
@@ -166,9 +166,7 @@ def levels(tmp_path: Path) -> list[str]:
     return [sources, "data.curriculum={window: 4, threshold: 0.5}"]
 
 
-def test_a_curriculum_draws_from_one_level_and_from_the_next_one_once_it_is_mastered(
-    tmp_path: Path, levels: list[str]
-) -> None:
+def test_a_curriculum_draws_from_one_level_until_it_is_mastered(tmp_path: Path, levels: list[str]) -> None:
     run, _ = Run.check(builders.config(*levels), "levels", tmp_path)
     drawn = run.next_prompts(run.state, 7, 1)
     assert {name.partition("/")[0] for name in drawn} == {"0"}
@@ -205,9 +203,7 @@ def test_a_mixture_is_drawn_from_by_its_weights_and_each_source_has_metrics(tmp_
     }  # fmt: skip
 
 
-def test_named_sets_stay_in_their_order_when_a_run_is_opened_by_its_own_settings(
-    tmp_path: Path, levels: list[str]
-) -> None:
+def test_named_sets_stay_in_their_order_in_a_run_that_is_opened_again(tmp_path: Path, levels: list[str]) -> None:
     """run.json was sorted, and the order of the sets is that of their rows: the data seemed to have changed."""
     sets = f"{{zz: {tmp_path / 'easy.jsonl'}, aa: {tmp_path / 'hard.jsonl'}}}"
     config = builders.config(f"data.train={sets}", f"data.validation={sets}")
@@ -247,9 +243,7 @@ def test_a_level_of_which_every_problem_is_skipped_is_over(tmp_path: Path, level
 
 
 @pytest.mark.parametrize("held_out", [4, 5])
-def test_a_level_with_too_few_problems_is_refused_by_its_source(
-    tmp_path: Path, levels: list[str], held_out: int
-) -> None:
+def test_a_level_with_too_few_problems_is_refused(tmp_path: Path, levels: list[str], held_out: int) -> None:
     """The run died, and every resume of it, when it got to a level whose prompts were all held out."""
     shared = (tmp_path / "hard.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (tmp_path / "shared.jsonl").write_text("".join(shared[:held_out]), encoding="utf-8")
@@ -258,9 +252,7 @@ def test_a_level_with_too_few_problems_is_refused_by_its_source(
         Run.check(config, "levels", tmp_path)
 
 
-def test_a_metric_that_is_not_finite_is_left_out_of_the_commit(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_metric_that_is_not_finite_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A commit holds none: one from a reward function or controller ended the run, and every resume of it."""
     run = Run.open(builders.config(), "run", tmp_path)
     metrics = {"a": 1.0, "nan": float("nan"), "inf": float("inf")}
@@ -270,9 +262,7 @@ def test_a_metric_that_is_not_finite_is_left_out_of_the_commit(
     assert "step 0: metrics that are not finite are left out: inf, nan" in caplog.text
 
 
-def test_of_two_starts_of_a_new_run_the_second_is_checked_against_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_starts_the_second_is_checked_against_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its settings were written over the first one's."""
     first, second = (load("tiny-math", [f"learner.lr={lr}"]) for lr in ("1e-4", "2e-4"))
     check = Run.check

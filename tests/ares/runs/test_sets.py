@@ -1,6 +1,5 @@
 """A folder to which files are added: which of them count, in what order, and that none may change."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,11 +8,11 @@ from ares.config import DataConfig
 from ares.data import DataError, Problems, load_problems
 from ares.runs.sets import Files, GrowingSet
 from tests.ares.builders import tokenizer
+from tests.ares.data.code_rows import written
 
 
 def write(folder: Path, name: str, *sums: str) -> None:
-    rows = [{"prompt": f"{each}=?", "answer": "2"} for each in sums]
-    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written(folder / name, *({"prompt": f"{each}=?", "answer": "2"} for each in sums))
 
 
 def growing(folder: Path, first: Files | None = None) -> GrowingSet:
@@ -42,9 +41,7 @@ def test_files_are_seen_by_name_once_they_have_one_and_rows_are_named_after_them
 
 
 @pytest.mark.parametrize("resumes", [True, False])
-def test_a_file_that_changes_or_vanishes_is_named_and_one_that_is_put_back_is_as_before(
-    tmp_path: Path, resumes: bool
-) -> None:
+def test_a_file_that_changes_or_vanishes_is_named_until_it_is_put_back(tmp_path: Path, resumes: bool) -> None:
     write(tmp_path, "a.jsonl", "1+1", "1+2")
     found = growing(tmp_path)
     first, kept = found.first, (tmp_path / "a.jsonl").read_bytes()

@@ -51,7 +51,7 @@ def test_epochs_and_seeds_differ_in_order() -> None:
     counts=st.lists(st.integers(1, 9), max_size=12),
 )
 @settings(max_examples=50, deadline=None)
-def test_a_mixture_draws_sets_by_their_weights_and_each_problem_of_a_set_before_any_again(
+def test_a_mixture_draws_by_weights_and_no_problem_again_too_soon(
     seed: int, mixture: Mixture, counts: list[int]
 ) -> None:
     size, whole = sum(rows for rows, _ in mixture), sum(weight for _, weight in mixture)
@@ -87,9 +87,7 @@ def test_what_a_skipped_source_leaves_goes_to_the_others_unless_these_have_no_we
 
 @given(data=st.data(), seed=st.integers(0, 2**31))
 @settings(max_examples=25, deadline=None)
-def test_a_set_that_grows_draws_new_rows_in_the_epoch_in_which_they_come_and_resumes_from_its_state(
-    data: st.DataObject, seed: int
-) -> None:
+def test_a_set_that_grows_draws_new_rows_in_their_epoch_and_resumes(data: st.DataObject, seed: int) -> None:
     size = data.draw(st.integers(1, 9))
     straight, epochs = Cursor(seed, size), dict[int, list[int]]()
     resumed = straight

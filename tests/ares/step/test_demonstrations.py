@@ -9,6 +9,7 @@ import pytest
 from ares.config import DataConfig
 from ares.data import DataError, write_chat
 from ares.step import load_demonstrations
+from tests.ares.data.code_rows import written
 from tests.ares.data.published_templates import PUBLISHED, published
 
 ASKED, SAID = "What is 12 + 30?", "The answer is 42."
@@ -28,10 +29,8 @@ UNTOLD = {"deepseek_r1", "minimax_m2"}
 def load(
     folder: Path, name: str, rows: list[dict[str, Any]], longest: int = 500, pairs: bool = False, **settings: Any
 ) -> Any:
-    file = folder / "chats.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     tokenizer = published(name)
-    config = DataConfig(train=str(file), **settings)
+    config = DataConfig(train=str(written(folder / "chats.jsonl", *rows)), **settings)
     ends = {tokenizer.convert_tokens_to_ids(PUBLISHED[name].end)}
     return load_demonstrations(config, tokenizer, ends, longest, pairs).frame
 

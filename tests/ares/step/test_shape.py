@@ -297,9 +297,7 @@ def test_truncated_rows_are_left_out_where_that_is_configured(masked: bool) -> N
         (1.5, "rejected, importance_level: geometric", [0.0, 0.0, 1.0]),
     ],
 )
-def test_the_engines_mismatch_is_weighted_up_to_the_cap_or_left_out_beyond_it_and_reported(
-    cap: float | None, kind: str, expected: list[float]
-) -> None:
+def test_the_engines_mismatch_is_weighted_or_left_out(cap: float | None, kind: str, expected: list[float]) -> None:
     how = f"algorithm.policy={{importance_cap: {'null' if cap is None else cap}, importance_weights: {kind}}}"
     settings = config(*SMALL, how)
     batch = handmade(entropies(), ACCURACIES)
@@ -313,9 +311,7 @@ def test_the_engines_mismatch_is_weighted_up_to_the_cap_or_left_out_beyond_it_an
     assert metrics["mismatch/ratio_min"] == pytest.approx(0.5)
 
 
-def test_gdpo_compares_the_parts_of_the_reward_and_the_scores_of_functions_with_their_weights(
-    tmp_path: Path,
-) -> None:
+def test_gdpo_compares_parts_of_the_reward_and_weighted_scores_of_functions(tmp_path: Path) -> None:
     settings = config(*SMALL, "algorithm.advantage.estimator=gdpo", "algorithm.difficulty.target_mode=previous")
     batch = handmade(entropies(), ACCURACIES)
     shape(batch, RunState.initial(settings, 10), settings)

@@ -25,9 +25,7 @@ def test_what_was_written_is_read_back(store: RunStore) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_content_has_the_same_ref_wherever_it_is_and_moves_to(
-    kind: str, store: RunStore, tmp_path: Path
-) -> None:
+def test_the_same_content_has_the_same_ref_wherever_it_is(kind: str, store: RunStore, tmp_path: Path) -> None:
     ref = WRITERS[kind](store, "deep/x")
     assert WRITERS[kind](RunStore(tmp_path / "other"), "deep/x") == ref
     assert ref.bytes > 0

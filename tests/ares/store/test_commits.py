@@ -35,9 +35,7 @@ def test_the_last_commit_is_the_newest_of_the_chain(store: RunStore) -> None:
     ("step", "content", "last"),
     [(3, b"", 2), (3, b"{", 2), (3, b"[]", 2), (3, b'{"step": 3}', 2), (1, None, 0), (0, b"{", None)],
 )
-def test_nothing_counts_from_a_damaged_commit_on(
-    step: int, content: bytes | None, last: int | None, store: RunStore
-) -> None:
+def test_a_damaged_commit_ends_the_chain(step: int, content: bytes | None, last: int | None, store: RunStore) -> None:
     commits = chain(store, 4)
     path = store.directory / store.step_path(step) / "COMMIT.json"
     path.unlink() if content is None else path.write_bytes(content)
@@ -91,9 +89,7 @@ def test_pruning_keeps_the_newest_checkpoints(store: RunStore) -> None:
 @pytest.mark.parametrize(
     ("needed", "kept"), [(8, [8]), (7, [6, 8]), (6, [6, 8]), (3, [2, 4, 6, 8]), (-1, [0, 2, 4, 6, 8])]
 )
-def test_the_checkpoint_that_an_old_policy_is_rebuilt_from_is_kept(
-    needed: int, kept: list[int], store: RunStore
-) -> None:
+def test_the_checkpoint_that_an_old_policy_needs_is_kept(needed: int, kept: list[int], store: RunStore) -> None:
     commits = with_checkpoints(store, 9, every=2)
     store.prune_checkpoints(commits[-1].step, 1, needed)
     assert checkpoints(store) == kept

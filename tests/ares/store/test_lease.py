@@ -158,7 +158,7 @@ def test_an_actor_of_one_that_was_stopped_replaces_nothing(machines: Machines, s
 
 @pytest.mark.parametrize("again", [False, True], ids=["a new commit", "one of a step that is done again"])
 @pytest.mark.parametrize("arrives", ["before", "after"])
-def test_a_commit_that_stalls_in_the_network_gives_way_to_the_next_holders(
+def test_a_stalled_commit_gives_way_to_the_next(
     machines: Machines, stopped: set[str], again: bool, arrives: str
 ) -> None:
     with ExitStack() as stack:
@@ -227,9 +227,7 @@ def test_a_network_that_fails_once_of_every_request_changes_nothing(machines: Ma
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_the_network_does_two_machines_make_one_chain_and_no_commit_is_lost(
-    machines: Machines, seed: int
-) -> None:
+def test_whatever_the_network_does_two_machines_make_one_whole_chain(machines: Machines, seed: int) -> None:
     chance, steps = random.Random(seed), 6
     made: list[str] = []
     writing, starting = threading.Lock(), threading.Lock()

@@ -46,9 +46,7 @@ def test_a_second_process_is_refused_until_the_first_is_killed(store: RunStore) 
         holder.communicate()
 
 
-def test_a_process_of_the_same_flow_run_waits_for_the_one_that_was_suspended(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_of_a_flow_run_waits_for_the_suspended_one(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Resume, before the phase in flight had ended, began another process, and its refusal failed the flow run."""
     monkeypatch.setattr("ares.store.lock.PATIENCE", 0.1)
     with ExitStack() as first:

@@ -214,9 +214,7 @@ def test_a_run_that_was_deleted_at_the_url_is_not_brought_back_by_a_copy(world: 
 
 
 @pytest.mark.parametrize("name", ["run.json", "steps/000001/COMMIT.json"])
-def test_what_a_power_failure_left_at_the_url_replaces_nothing(
-    name: str, world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_power_failure_left_replaces_nothing(name: str, world: World, caplog: pytest.LogCaptureFixture) -> None:
     finished(world.store(), 2)
     (world.place / "run" / name).write_text("")
     assert world.store().committed_steps() == [0, 1]

@@ -16,9 +16,7 @@ BAD = ["../evil", "/abs", ".", "..", "a/b", "a\nb", "-dash", "--run", "", " ", "
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_an_invalid_name_is_refused_everywhere_with_the_rule(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_invalid_name_is_refused_with_the_rule(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
     monkeypatch.setenv("ARES_RUNS", str(runs))

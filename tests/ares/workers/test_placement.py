@@ -82,9 +82,7 @@ def test_colocated_rank_and_engine_share_a_bundle_and_split_ones_do_not() -> Non
         (["learner.ranks=2", "rollout.engines=64"], 1),
     ],
 )
-def test_runs_side_by_side_keep_no_more_threads_busy_than_there_are_cores(
-    settings: list[str], fit: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_side_by_side_share_the_cores(settings: list[str], fit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
     assert runs_that_fit([config(), config(*settings)]) == fit
 

@@ -1,17 +1,16 @@
-"""Profiles, settings on the command line, and names of runs."""
+"""Profiles, settings on the command line, and names of runs.
+
+Not covered: each rule of the configuration (tests/ares/config) and each bad name (tests/ares/store/test_names.py),
+which take the same way through the command.
+"""
 
 from tests.e2e.wrong_inputs.row import FOLDER, GOOD, Wrong, profile, train
 
 TRIGGERS = "algorithm.entropy.trigger_tokens=t.txt"
 NAMED = [
-    "rollout.n=1", "rollout.n=2.5", "rollout.n=10000000000", "rollout.m=4", "rollout.temperature=1e-30",
-    "rollout.max_response_length=1e12", "rollout.engine=magic",
-    "learner.lr=fast", "learner.lr=.inf", "learner.lr=.nan", "learner.lr=4", "learner.threads=100000",
-    "train.steps=[true]", "train.steps=null", "train.steps=-1", "train.steps=1000000",
-    f"train.seed={2**63}", f"train.seed={'9' * 5000}", "validation.temperature=1e9", 'tracking.experiment=""',
-    "algorithm.kl.coef=.inf", "algorithm.advantage.estimator=magic",
-    "algorithm.entropy.nothing=4", "reward.kind=magic", "reward.timeout=1e300", "reward.code.memory_mb=1e18",
-    "model.path=\udcff", "model.path=a\0b", "model.path.x=3", "model.lora=3", "model.lora.rank=0",
+    "rollout.n=2.5", "rollout.m=4", "rollout.engine=magic", "learner.lr=.inf", "learner.lr=.nan", "train.steps=[true]",
+    "train.steps=null", f"train.seed={'9' * 5000}", 'tracking.experiment=""', "reward.code.memory_mb=1e18",
+    "model.path=\udcff", "model.path=a\0b", "model.path.x=3", "model.lora=3",
 ]  # fmt: skip
 """What is said names the setting."""
 SETTINGS: dict[str, Wrong] = {
@@ -20,20 +19,15 @@ SETTINGS: dict[str, Wrong] = {
         f"{setting!a}": train(told, setting)
         for setting, told in (
             ("rollot.n=4", "rollot is unknown (did you mean rollout?)"),
-            ("model.lora.rnk=4", "lora.rnk is unknown (did you mean rank?)"),
             ("rollout.max_mismatch.x=3", "rollout.max_mismatch"),
             ("algorithm.advantage.settings.x=1", "algorithm.advantage.settings"),
             ("rollout.n", "'rollout.n' is not of the form section.field=value"),
-            ("=3", "'=3' is not of the form"),
             (".=3", "'.=3'"),
-            ("rollout..n=3", "'rollout..n=3'"),
             ("rollout.n=[1", "'rollout.n=[1': the value is not YAML"),
             ("model.reference=examples/tiny/checkpoints/game", "tokens are others than the"),
             ("train.steps=true", "train.steps: true and false are no numbers"),
-            ("algorithm.kl.coef=no", "kl.coef: true and false are no numbers"),
         )
     },
-    "a profile that is not there": Wrong("train nowhere", "There is no profile 'nowhere'"),
     "a profile that is almost there": Wrong("train tiny-mth", "did you mean tiny-math?"),
     "a file that is not there": Wrong("train nowhere.yaml", "There is no profile 'nowhere.yaml' in /"),
     "a profile with a long name": Wrong(["train", "a" * 5000], "There is no profile"),
@@ -52,27 +46,18 @@ SETTINGS: dict[str, Wrong] = {
         for text, told in (
             (FOLDER, "p.yaml: "),
             (b"\x80\x81\xff\x00", "p.yaml: not YAML"),
-            ("a: b\x07", "p.yaml: not YAML"),
             ("", "model is missing"),
-            ("data: {train: x.jsonl}", "model is missing"),
             ("- 1", "p.yaml: a profile is a mapping"),
-            ("model:\n\tpath: x", "p.yaml: not YAML"),
             ("train:\n  steps: 1\n  steps: 2", "'steps' stands in line 2 and in line 3"),
             ("? [a, b]\n: 1", "p.yaml: "),
             ("extends: base\n7: 1", "7 is unknown"),
             ("a: !!python/object:os.system x", "p.yaml: not YAML"),
             ("model: &a {path: *a}", "p.yaml: "),
             ("extends: tiny-math\ntrain: {steps: 2026-01-01}", "train.steps"),
-            ("extends: p.yaml", "`extends` goes round in a circle"),
-            ("extends: nowhere", "There is no profile 'nowhere'"),
-            ("extends: 7", "extends"),
-            ("extends: [base, tiny-math]", "extends"),
             ("extends: {a: 1}", "p.yaml: extends: "),
             ("extends: ../../etc/passwd", "There is no profile '../../etc/passwd'"),
             ('extends: "a\\0b.yaml"', "There is no profile"),
             ("extends: tiny-math\nmodel: 7", "model"),
-            ("extends: tiny-math\nmodel: null", "model"),
-            ("extends: tiny-math\nrollout: [1]", "rollout"),
         )
     },
     "triggers that are not there": train(TRIGGERS, TRIGGERS),
@@ -85,12 +70,12 @@ SETTINGS: dict[str, Wrong] = {
         f"a run called {name[:12]!a}": Wrong(
             ["train", "good.yaml", f"--run={name}"], "cannot be the name of a run", GOOD
         )
-        for name in ("../evil", "/tmp/abs", ".", "..", "a/b", "a\nb", "-dash", "a" * 300, "", "a b", "\udcff", "a\0b")
+        for name in ("../evil", "a\nb", "a" * 300, "", "\udcff", "a\0b")
     },
     **{
         f"elsewhere: {command}": Wrong(command, "cannot be the name of a run")
-        for command in ("resume ../evil", "status ../evil", "inspect ../evil --step 1", "export ../evil --out o",
-                        "fork old --at 1 --run ../evil", "fork ../evil --at 1", "diff old ../evil", "gc ../evil")
+        for command in ("resume ../evil", "inspect ../evil --step 1", "export ../evil --out o", "diff old ../evil",
+                        "gc ../evil")
     },
     "an ablation elsewhere": Wrong("ablate code-rewards --name ../evil", "name: it is made of letters"),
 }  # fmt: skip

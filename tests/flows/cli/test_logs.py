@@ -26,7 +26,7 @@ def _as_it_was() -> Iterator[None]:
     root.setLevel(before[1])
 
 
-def test_a_librarys_warning_goes_to_the_file_and_ours_to_the_terminal_too(
+def test_librarys_warnings_go_to_the_file_and_ours_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logs.set_up(verbose=False)
@@ -43,9 +43,7 @@ def test_a_librarys_warning_goes_to_the_file_and_ours_to_the_terminal_too(
     assert "nobody wants to know" not in kept
 
 
-def test_a_full_disk_under_the_file_is_reported_once_without_a_traceback(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_under_the_file_is_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs.set_up(verbose=False)
     (tmp_path / "log.txt").symlink_to("/dev/full")
     logs.keep_in(tmp_path)
@@ -55,9 +53,7 @@ def test_a_full_disk_under_the_file_is_reported_once_without_a_traceback(
     assert told == [f"warning: {tmp_path / 'log.txt'}: cannot be written: No space left on device"]
 
 
-def test_the_folder_of_an_ablation_that_has_not_begun_is_made(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_folder_of_a_new_ablation_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs.set_up(verbose=False)
     THEIRS.warning("before its folder is there")
     logs.keep_in(tmp_path / "runs" / "math-kl")

@@ -121,8 +121,3 @@ def test_what_a_command_is_given_is_what_it_says(arguments: list[str], code: int
     result = CliRunner().invoke(main.app, arguments)
     assert result.exit_code == code, result.output
     assert told in result.output.replace("\n", " ")
-
-
-def test_pairs_are_of_all_steps(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main.app, ["export", "r", "--pairs", "--step", "3", "--out", str(tmp_path / "p.jsonl")])
-    assert str(result.exception).startswith("--pairs writes those of all steps")

@@ -1,7 +1,6 @@
-"""A run's own Prefect server: when it starts, who can reach it, and that it never outlives its parent."""
+"""A run's own Prefect server: when it starts, who can reach it. That it ends with its parent: test_services.py."""
 
 import http.server
-import signal
 import socket
 import subprocess
 import sys
@@ -20,13 +19,6 @@ from flows.servers import deployment, service
 from flows.servers.local_server import LocalServer, local_api
 from tests.prefect_server import stub
 from tests.short_runs import REPOSITORY
-
-PARENT = """
-from flows.servers import service
-from flows.servers.local_server import LocalServer
-print(LocalServer().process.pid, flush=True)
-input()
-"""
 
 
 @pytest.mark.slow
@@ -84,7 +76,7 @@ def test_an_address_that_is_not_of_prefects_api_is_reported(status: int, page: s
         pages.shutdown()
 
 
-def test_a_wrong_password_at_a_registration_is_an_error_in_one_line(
+def test_a_wrong_password_is_told_in_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["deployment"])
@@ -113,17 +105,6 @@ def test_the_first_server_of_a_new_home_starts_alone(tmp_path: Path, monkeypatch
         answers.set()
         for server in (first, second.result(timeout=10), start()):
             server.stop()
-
-
-def test_it_ends_when_its_parent_is_killed() -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT], cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert parent.stdout is not None
-    server = psutil.Process(int(parent.stdout.readline()))
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
-    assert psutil.wait_procs([server], timeout=120)[1] == []
 
 
 def test_a_failed_start_says_why(

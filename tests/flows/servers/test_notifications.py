@@ -46,7 +46,8 @@ def test_an_address_is_registered_once_replaced_and_taken_away() -> None:
 
 
 @pytest.mark.usefixtures("prefect")
-def test_deployments_have_their_form_their_queue_and_their_schedule() -> None:
+def test_deployments_have_their_form_their_queue_and_their_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flows.parameters.PROFILES", ["tiny-math"])  # in their description; all of them take seconds
     url = prefect_server.url()
     register(url, 2)
     found = {one["name"]: one for one in prefect_server.call_api(url, "POST", "deployments/filter", {})}

@@ -54,9 +54,7 @@ def stand_ins(*command: str) -> tuple[Services, list[str]]:
     return services, said
 
 
-def test_the_database_of_mlflow_lies_beside_the_runs_whatever_commands_log_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_database_of_mlflow_lies_beside_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the exported address of itself as its database, the server ended at once."""
     monkeypatch.setenv("ARES_RUNS", str(tmp_path))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
