@@ -29,8 +29,8 @@ from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
 
 STEPS = 5
-FEW = [*SMALL, f"train.steps={STEPS}", "train.checkpoint_every=2", "train.keep_checkpoints=1", "data.limit=100",
-       "bootstrap.max_prompts=3", "validation.max_prompts=2", "validation.every=3"]  # fmt: skip
+FEW = [*SMALL, f"train.steps={STEPS}", "train.checkpoint_every=2", "train.keep_checkpoints=1",
+       "bootstrap.max_prompts=6", "validation.max_prompts=2", "validation.every=3"]  # fmt: skip
 """With filtering, so that a step draws more than was drawn ahead for it."""
 
 

@@ -47,10 +47,12 @@ def naive_log_probs(reference: TransformersEngine, request: Request, answer: Com
 
 
 def test_two_equal_calls_are_bit_identical_whatever_was_generated_between(reference: TransformersEngine) -> None:
+    before = torch.random.get_rng_state()
     first = reference.generate(requests(8), SETTINGS)
     reference.generate(requests(3, seed=9), SETTINGS)
     assert same(first, reference.generate(requests(8), SETTINGS))
     assert same(first, engine().generate(requests(8), SETTINGS))
+    assert torch.equal(before, torch.random.get_rng_state())  # the global generator
 
 
 def test_the_cache_gives_the_bits_of_transformers(
@@ -280,12 +282,6 @@ def test_weights_that_do_not_fit_are_an_error_that_names_one_and_change_nothing(
         other.load_weights(1, weights)
     assert other.version == 0
     assert same(before, other.generate(requests(2), SETTINGS))
-
-
-def test_the_global_generator_is_untouched(reference: TransformersEngine) -> None:
-    before = torch.random.get_rng_state()
-    reference.generate(requests(2), SETTINGS)
-    assert torch.equal(before, torch.random.get_rng_state())
 
 
 @pytest.mark.parametrize(

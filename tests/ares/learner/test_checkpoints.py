@@ -44,6 +44,7 @@ SETTINGS = {
     "two steps": ("learner.global_batch_prompts=1", "algorithm.policy.epochs=2"),
     "bfloat16": ("model.dtype=bfloat16",),
     "average": ("learner.ema=0.9",),
+    "adapters": ("model.lora={rank: 4}",),
     "8 bits": ("learner.optimizer=adamw_8bit",),
     "muon": ("learner.optimizer=muon", "learner.weight_decay=0.1", "learner.decay_vectors=false"),
 }

@@ -90,49 +90,53 @@ def test_a_setting_of_an_earlier_version_that_changed_no_result_is_passed_over(p
 CHANGES = {"reward.py": INVERTED, "triggers.txt": "2\n"}
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_run_whose_file_changed_is_refused_by_its_name_and_can_be_forked(name: str, place: Path) -> None:
+def test_a_run_whose_file_changed_is_refused_by_its_name_and_can_be_forked(place: Path) -> None:
     bootstrapped(place)
-    Run.open(settings(place), "here", place / "runs")
-    (place / name).write_text(CHANGES[name])
-    with pytest.raises(StoreError, match=rf"{name}.*ares fork here"):
-        Run.open(settings(place), "here", place / "runs")
+    for name, text in CHANGES.items():
+        before = (place / name).read_text()
+        (place / name).write_text(text)
+        with pytest.raises(StoreError, match=rf"{name}.*ares fork here"):
+            Run.check(settings(place), "here", place / "runs")
+        (place / name).write_text(before)
+    (place / "reward.py").write_text(INVERTED)
     described = RunStore(place / "runs" / "here").read_run()
     fork("here", 0, None, [], "other", place / "runs")
     assert RunStore(place / "runs" / "here").read_run() == described
-    Run.open(settings(place), "other", place / "runs")
-    (place / name).write_text("# once more\n" + CHANGES[name])
-    with pytest.raises(StoreError, match=rf"{name}.*ares fork other"):
-        Run.open(settings(place), "other", place / "runs")
+    Run.check(settings(place), "other", place / "runs")
+    (place / "reward.py").write_text("# once more\n" + INVERTED)
+    with pytest.raises(StoreError, match=r"reward.py.*ares fork other"):
+        Run.check(settings(place), "other", place / "runs")
     (place / "other.py").write_text(INVERTED)
     fork("here", 0, None, [f"reward.kind={place / 'other.py'}:score"], "third", place / "runs")
 
 
-@pytest.mark.parametrize("name", ["chat_template.jinja", "additional_chat_templates/tool.jinja", "modeling/own.py"])
-def test_a_run_whose_models_file_changed_is_refused_by_its_name(name: str, place: Path) -> None:
-    file = place / "model" / name
-    file.parent.mkdir(exist_ok=True)
-    before = file.read_text() if file.exists() else ""
-    file.write_text(before)
+def test_a_run_whose_models_file_changed_is_refused_by_its_name(place: Path) -> None:
+    names = ("chat_template.jinja", "additional_chat_templates/tool.jinja", "modeling/own.py")
+    for name in names[1:]:
+        (place / "model" / name).parent.mkdir()
+        (place / "model" / name).touch()
     bootstrapped(place)
-    file.write_text(before + " ")
-    with pytest.raises(StoreError, match=name):
-        Run.open(settings(place), "here", place / "runs")
-    with pytest.raises((StoreError, ValueError), match=name):
-        fork("here", 0, None, [], "other", place / "runs")
+    for name in names:
+        before = (place / "model" / name).read_text()
+        (place / "model" / name).write_text(before + " ")
+        with pytest.raises(StoreError, match=name):
+            Run.check(settings(place), "here", place / "runs")
+        with pytest.raises((StoreError, ValueError), match=name):
+            fork("here", 0, None, [], "other", place / "runs")
+        (place / "model" / name).write_text(before)
 
 
-@pytest.mark.parametrize(("name", "setting"), [("second.py", "reward.kind"), ("third.py", "reward.accuracy")])
-def test_every_file_of_several_functions_is_looked_at(name: str, setting: str, place: Path) -> None:
+def test_every_file_of_several_functions_is_looked_at(place: Path) -> None:
     for file in ("second.py", "third.py"):
         (place / file).write_text(REWARD.replace("score", file[:-3]))
     kinds = f"reward.kind=[{place / 'reward.py'}:score, {place / 'second.py'}:second]"
-    given = [kinds, f"reward.accuracy={place / 'third.py'}:third"]
-    run = Run.open(config(*given), "several", place / "runs")
+    given = config(kinds, f"reward.accuracy={place / 'third.py'}:third")
+    run = Run.open(given, "several", place / "runs")
     assert len(run.store.read_run()["digests"]["files"]) == 3
-    (place / name).write_text(INVERTED.replace("score", name[:-3]))
-    with pytest.raises(StoreError, match=rf"{name} \({setting}\) changed since it was started"):
-        Run.open(config(*given), "several", place / "runs")
+    for name, setting in (("third.py", "reward.accuracy"), ("second.py", "reward.kind")):
+        (place / name).write_text(INVERTED.replace("score", name[:-3]))
+        with pytest.raises(StoreError, match=rf"{name} \({setting}\).* changed since it was started"):
+            Run.check(given, "several", place / "runs")
 
 
 def test_commits_without_run_json_are_not_a_new_run(place: Path) -> None:

@@ -126,17 +126,16 @@ def files(folder: Path) -> dict[str, bytes | None]:
     return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
-@pytest.mark.usefixtures("prefect")
 def test_the_flow_deletes_by_a_policy_and_nothing_of_a_run_in_training(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARES_RUNS", str(runs))
     before = files(runs)
-    assert ares_gc() == 0
+    assert ares_gc.fn() == 0
     assert files(runs) == before
     with RunStore(runs / "new").lock():
         before = files(runs / "new")
-        assert ares_gc(older_than=0.0, working_files=True) > 0
+        assert ares_gc.fn(older_than=0.0, working_files=True) > 0
         assert files(runs / "new") == before
     assert [path.name for path in runs.iterdir()] == ["new"]
 

@@ -58,7 +58,7 @@ def test_checking_a_run_or_listing_an_ablation_starts_no_sandbox_and_writes_noth
     Run.check(code_config(), "unborn", tmp_path)
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setenv("ARES_RUNS", str(tmp_path))
-    assert len(ablate.prepare("code-rewards").children) >= 5
+    assert len(ablate.prepare("code-rewards", ["data.limit=20"]).children) >= 5
     assert sandboxes == []
 
 
@@ -264,7 +264,7 @@ def test_a_metric_that_is_not_finite_is_left_out(tmp_path: Path, caplog: pytest.
 
 def test_of_two_starts_the_second_is_checked_against_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its settings were written over the first one's."""
-    first, second = (load("tiny-math", [f"learner.lr={lr}"]) for lr in ("1e-4", "2e-4"))
+    first, second = (builders.config(f"learner.lr={lr}") for lr in ("1e-4", "2e-4"))
     check = Run.check
 
     def check_slowly(*given: Any) -> Any:

@@ -49,7 +49,7 @@ COMMANDS: dict[str, Wrong] = {
     **{
         f"{command}, of a damaged run": run_json("run.json", command, "{")
         for command in ("resume old", "export old --out o", "train good.yaml --run old", "verify old", "gc old",
-                        "diff old", "fork old --at 1", "eval old")
+                        "diff old old", "fork old --at 1", "eval old")
     },
     "settings of another version": run_json(
         "rollout.magic is unknown", "resume old", SOUND | {"config": SOUND["config"] | {"rollout": {"magic": 1}}}
