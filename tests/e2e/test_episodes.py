@@ -87,9 +87,7 @@ def train(runs: Path, name: str, game: str, *settings: str, kill_at: str | None 
     "points",
     [pytest.param(FEW, id="few"), pytest.param(EVERY + MORE, id="every", marks=pytest.mark.slow)],
 )
-def test_a_run_killed_between_turns_ends_bit_identical(
-    whole: Path, tmp_path: Path, game: str, points: list[str]
-) -> None:
+def test_killed_between_turns_it_ends_bit_identical(whole: Path, tmp_path: Path, game: str, points: list[str]) -> None:
     for point in points:
         assert train(tmp_path, "killed", game, kill_at=point) == -signal.SIGKILL, point
     assert train(tmp_path, "killed", game) == 0

@@ -83,9 +83,7 @@ def published_shape(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(("is_published", "updates", "settled"), [(False, 150, 50), (True, 20, 10)])
-def test_a_learners_memory_is_flat_over_rows_of_all_shapes(
-    is_published: bool, updates: int, settled: int, tmp_path: Path
-) -> None:
+def test_a_learners_memory_is_flat_over_shapes(is_published: bool, updates: int, settled: int, tmp_path: Path) -> None:
     """Caches by shape (oneDNN's, for products) made a learner of the published shape grow from .9 to 2.6 GB."""
     model = published_shape(tmp_path) if is_published else MODEL
     kept = private_memory(UPDATES, tmp_path, str(model), str(updates))

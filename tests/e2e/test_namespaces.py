@@ -125,7 +125,7 @@ def slowed(cluster: RayCluster) -> None:
 
 
 @pytest.mark.parametrize("accident", [killed, cut_off_for_a_minute, head_cut_off_for_a_minute, slowed])
-def test_several_machines_make_the_bits_of_one(
+def test_machines_make_the_bits_of_one(
     accident: Callable[[RayCluster], None], cluster: RayCluster, whole: Path
 ) -> None:
     command = cluster.train()

@@ -125,7 +125,7 @@ def test_greedy_is_one_answer_to_each_problem_whatever_the_noise(tmp_path: Path)
 
 def attempts(runs: Path, calls: int, turns: int = 2, **settings: Any) -> dict[str, Any]:
     workers, profile = Here(calls, FEEDBACK), "tiny-code-feedback"
-    return evaluated_by(workers, runs, of_shard=4, profile=profile, max_problems=8, turns=turns, **settings)
+    return evaluated_by(workers, runs, of_shard=3, profile=profile, max_problems=6, turns=turns, **settings)
 
 
 @pytest.mark.parametrize("how", [{"n": 3, "temperature": 1.5}, {"greedy": True}])

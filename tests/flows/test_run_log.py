@@ -38,7 +38,7 @@ def test_an_error_is_a_line_of_json_alone(monkeypatch: pytest.MonkeyPatch, capsy
     assert step["time"].endswith("+00:00")
 
 
-def test_a_log_that_nobody_reads_ends_no_run(
+def test_a_log_without_a_reader_ends_no_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`ARES_LOG_FORMAT=json ares train | head -1` ended with a BrokenPipeError."""

@@ -112,7 +112,7 @@ def recorded(config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch) -> d
         ("tiny-diffusion", ["reward.code.workers=1"]),
     ],
 )
-def test_no_phase_reads_a_setting_that_a_fork_sharing_it_may_change(
+def test_no_phase_reads_what_a_fork_sharing_it_may_change(
     profile: str, settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_config = load(profile, [*SMALL, *settings])

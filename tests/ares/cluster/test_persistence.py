@@ -39,17 +39,18 @@ def attempts(directory: Path, *errors: Exception) -> int:
 
 
 @pytest.mark.parametrize(
-    ("whose", "error"),
+    ("error", "said"),
     [
-        ("engine", RayActorError()),
-        ("engine", OutOfMemoryError("1 worker was killed")),
-        ("learner", WEIGHTS_LOST),
-        ("engine", HANDED_OVER_BY_A_DEAD_ONE),
+        (RayActorError(), "engine died"),
+        (OutOfMemoryError("1 worker was killed"), "engine died"),
+        (WEIGHTS_LOST, "learner died"),
+        (HANDED_OVER_BY_A_DEAD_ONE, "engine died"),
+        (ActorHung("no answer to `update` within 600 s", "00"), "engine hung"),
     ],
 )
-def test_work_that_a_death_interrupted_is_done_again(tmp_path: Path, whose: str, error: Exception) -> None:
-    assert attempts(tmp_path, error) == 2
-    with pytest.raises(WorkerError, match=f"The {whose} died {ATTEMPTS} times"):
+def test_work_that_a_death_interrupted_is_done_again(tmp_path: Path, error: Exception, said: str) -> None:
+    assert attempts(tmp_path, *[error] * (ATTEMPTS - 1)) == ATTEMPTS
+    with pytest.raises(WorkerError, match=f"The {said} {ATTEMPTS} times"):
         attempts(tmp_path, *[error] * ATTEMPTS)
 
 
@@ -182,9 +183,7 @@ def test_on_a_shared_gpu_engines_start_once_the_learner_has(cluster: Cluster, mo
     assert sorted(seen[4:]) == ["other work", "the learner works"]
 
 
-def test_engines_that_waited_for_a_dead_learner_start_on_gpus(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_engines_that_wait_for_a_dead_learner_start_on_gpus(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the placement group they would have started on no GPU, which ends the run or samples on the CPU."""
     placed: dict[str, Any] = {}
 
@@ -285,9 +284,7 @@ def test_an_engine_that_is_being_put_to_sleep_is_given_its_weights_again(cancell
     assert called == ["sleep", "load", "generate"]
 
 
-def test_a_learner_is_not_taken_back_for_weights_that_are_held(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_learner_is_taken_back_for_weights_that_are_held(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """It loaded a checkpoint and replayed, to hand over what main memory has (max_staleness)."""
     sharing_a_gpu(cluster)
     cluster._weights, cluster._learner_version = {1: "held"}, 2
@@ -319,29 +316,8 @@ class Trained:
 
 
 @pytest.mark.parametrize("replayed", [False, True])
-def test_an_abandoned_update_is_not_made_twice(
-    replayed: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An actor completes a call whose caller was cancelled."""
-    learner: Any = Trained()
-    cluster._learner, cluster._learner_version = learner, 0
-    monkeypatch.setattr(Cluster, "_update_inputs", lambda cluster, step: (step, None))
-
-    async def abandoned() -> None:
-        work = cluster._learner_at(1) if replayed else cluster.update(1)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(work, 0.05)
-        assert await cluster._learner_at(2) is learner
-
-    asyncio.run(abandoned())
-    assert learner.batches == [1, 2]
-
-
-@pytest.mark.parametrize("replayed", [False, True])
-def test_shared_weights_are_taken_anew_after_an_update(
-    replayed: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where the update is cut off: it goes on."""
+def test_an_abandoned_update_is_made_once(replayed: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An actor completes a call whose caller was cancelled; it changes weights that an engine may share."""
     learner: Any = Trained()
     cluster._learner, cluster._learner_version, cluster._engine_holds = learner, 0, (0, False)
     monkeypatch.setattr(Cluster, "_update_inputs", lambda cluster, step: (step, None))
@@ -349,14 +325,14 @@ def test_shared_weights_are_taken_anew_after_an_update(
     async def abandoned() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(cluster._learner_at(1) if replayed else cluster.update(1), 0.05)
+        assert cluster._engine_holds is None
+        assert await cluster._learner_at(2) is learner
 
     asyncio.run(abandoned())
-    assert cluster._engine_holds is None
+    assert learner.batches == [1, 2]
 
 
-def test_weights_that_may_have_arrived_are_not_the_ones_before(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_that_may_have_arrived_are_loaded_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[int] = []
 
     async def load(method: str, version: int, weights: Any) -> None:
@@ -397,13 +373,6 @@ def test_work_that_raises_is_not_done_again_but_told_without_a_trace_too(unwrita
         attempts(tmp_path, RayTaskError("f", "f()\nValueError: no such layer", ValueError()))
 
 
-def test_an_actor_that_hangs_is_replaced_as_often(tmp_path: Path) -> None:
-    hung = ActorHung("no answer to `update` within 600 s", "00")
-    assert attempts(tmp_path, *[hung] * (ATTEMPTS - 1)) == ATTEMPTS
-    with pytest.raises(WorkerError, match=f"The engine hung {ATTEMPTS} times.*no answer to `update` within 600 s"):
-        attempts(tmp_path, *[hung] * ATTEMPTS)
-
-
 def test_parts_are_waited_for_one_by_one_and_a_limit_that_was_met_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ares.cluster.patience.SILENCE", 0.4)
     patience = Patience()
@@ -422,9 +391,7 @@ def test_parts_are_waited_for_one_by_one_and_a_limit_that_was_met_doubles(monkey
 
 
 @pytest.mark.parametrize(("placement", "expected"), [("colocate", ["slept", "freed"]), ("split", ["slept"])])
-def test_an_engine_frees_what_torch_has_cached(
-    placement: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_engine_frees_torchs_cache(placement: str, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The learner does so itself, at the end of every call (tests/gpu/on_separate_device.py)."""
     seen: list[str] = []
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)

@@ -199,15 +199,7 @@ def test_other_architectures_are_refused(written: dict[str, Any], family: Any, n
     assert len(str(caught.value)) < 500
 
 
-def test_adapters_alone_are_no_model(tmp_path: Path) -> None:
-    folder = build(CAUSAL["Llama"], tmp_path)
-    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
-    (folder / "adapter_config.json").write_text("{}")
-    with pytest.raises(ModelError, match="holds adapters: merge them"):
-        check_weight_files(settings(folder))
-
-
-def test_adapters_beside_a_model_are_refused_and_not_trained_on(tmp_path: Path) -> None:
+def test_adapters_beside_a_model_or_alone_are_refused_and_not_trained_on(tmp_path: Path) -> None:
     """transformers puts them into the model, and reports only on their tensors."""
     folder = build(CAUSAL["Llama"], tmp_path)
     adapted = AutoModelForCausalLM.from_pretrained(folder)
@@ -217,6 +209,9 @@ def test_adapters_beside_a_model_are_refused_and_not_trained_on(tmp_path: Path) 
     for load in (check_weight_files, lambda model: LanguageModel.load(model, CPU), lambda model: Critic(model, CPU)):
         with pytest.raises(ModelError, match="holds adapters: merge them"):
             load(settings(folder))
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="holds adapters: merge them"):
+        check_weight_files(settings(folder))
 
 
 def test_a_head_that_the_settings_tie_and_the_files_do_not_is_refused(tmp_path: Path) -> None:

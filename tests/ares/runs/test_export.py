@@ -99,9 +99,7 @@ def test_the_average_is_exported_where_one_is_kept(runs: Path, tmp_path: Path) -
     [("out", 0, "has no checkpoint at or before step 0"), (".", None, "is not empty"),
      ("/proc/exported", None, r"^/proc/exported cannot be written: \S")],
 )  # fmt: skip
-def test_what_cannot_be_exported_is_told(
-    out: str, step: int | None, told: str, of_plain: Learner, tmp_path: Path
-) -> None:
+def test_what_cannot_be_is_told(out: str, step: int | None, told: str, of_plain: Learner, tmp_path: Path) -> None:
     """A full disk, or a place where no folder can be made, ended in a traceback."""
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match=told):
@@ -161,9 +159,7 @@ def test_generation_settings_are_exported_with_the_engines_end_tokens(runs: Path
     assert (read.temperature, read.eos_token_id) == (0.6, [1, 7])
 
 
-def test_an_export_that_fails_leaves_nothing(
-    of_plain: Learner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_export_leaves_nothing(of_plain: Learner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second try was refused, since the folder was not empty."""
     save = type(tokenizer()).save_pretrained
 

@@ -64,9 +64,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize(("uploads", "machine"), [(0, "same"), (1, "other"), (4, "same"), (4, "other")])
-def test_a_killed_fork_is_made_again(
-    uploads: int, machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_fork_is_remade(uploads: int, machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name was burnt on this machine; on another, the new fork was laid over the steps of the killed one."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "same"))
     runs, put, done = path_of(f"file://{tmp_path}/place"), Mirror.put, 0

@@ -126,9 +126,7 @@ def files(folder: Path) -> dict[str, bytes | None]:
     return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
-def test_the_flow_deletes_by_a_policy_and_nothing_of_a_run_in_training(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_flow_deletes_by_a_policy_but_no_run_in_training(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARES_RUNS", str(runs))
     before = files(runs)
     assert ares_gc.fn() == 0

@@ -51,9 +51,7 @@ def test_epochs_and_seeds_differ_in_order() -> None:
     counts=st.lists(st.integers(1, 9), max_size=12),
 )
 @settings(max_examples=50, deadline=None)
-def test_a_mixture_draws_by_weights_and_no_problem_again_too_soon(
-    seed: int, mixture: Mixture, counts: list[int]
-) -> None:
+def test_a_mixture_draws_by_weights_and_all_before_any_again(seed: int, mixture: Mixture, counts: list[int]) -> None:
     size, whole = sum(rows for rows, _ in mixture), sum(weight for _, weight in mixture)
     cursor = Cursor(seed, size)
     taken = np.array([row for count in (*counts, 5 * size) for row in cursor.take(count, mixture=mixture)])

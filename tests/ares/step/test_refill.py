@@ -128,9 +128,7 @@ def test_groups_with_fewer_than_two_scores_are_left_out_and_counted() -> None:
     ("{mask_truncated: true, include_truncated_in_baseline: true}", [0, 1, 2]),
     ("{mask_truncated: false}", [0, 1, 2]),
 ])  # fmt: skip
-def test_rows_that_are_cut_off_count_where_the_baseline_counts_them(
-    key: str, overlong: str, expected: list[int]
-) -> None:
+def test_rows_that_are_cut_off_count_as_in_the_baseline(key: str, overlong: str, expected: list[int]) -> None:
     """The rows left of group 0 agree, of group 1 only one is left: their advantages would all be zero."""
     of = refill(4, f"algorithm.overlong={overlong}", f"algorithm.filter.key={key}")
     of.ask()

@@ -158,9 +158,7 @@ def test_an_actor_of_one_that_was_stopped_replaces_nothing(machines: Machines, s
 
 @pytest.mark.parametrize("again", [False, True], ids=["a new commit", "one of a step that is done again"])
 @pytest.mark.parametrize("arrives", ["before", "after"])
-def test_a_stalled_commit_gives_way_to_the_next(
-    machines: Machines, stopped: set[str], again: bool, arrives: str
-) -> None:
+def test_a_stalled_commit_gives_way(machines: Machines, stopped: set[str], again: bool, arrives: str) -> None:
     with ExitStack() as stack:
         first = machines("first")
         bootstrap = begun(first, stack)

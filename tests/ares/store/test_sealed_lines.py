@@ -55,7 +55,7 @@ def changed(content: bytes) -> bytes:
         (lambda content: content + b"\xff\n", [0, 1, 2]),
     ],
 )
-def test_a_damaged_line_ends_the_file_and_what_is_added_then_is_found(
+def test_a_damaged_line_ends_a_file(
     kind: str, damage: Callable[[bytes], bytes], left: list[int], tmp_path: Path
 ) -> None:
     path = tmp_path / "steps" / "file"

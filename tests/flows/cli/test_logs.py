@@ -26,9 +26,7 @@ def _as_it_was() -> Iterator[None]:
     root.setLevel(before[1])
 
 
-def test_librarys_warnings_go_to_the_file_and_ours_are_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_librarys_warnings_go_to_the_file_ours_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs.set_up(verbose=False)
     THEIRS.warning("before the run is known")
     logs.keep_in(tmp_path)

@@ -76,9 +76,7 @@ def test_an_address_that_is_not_of_prefects_api_is_reported(status: int, page: s
         pages.shutdown()
 
 
-def test_a_wrong_password_is_told_in_a_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_password_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["deployment"])
     with stub(queued=0, password="a:word") as port:
         url = f"http://127.0.0.1:{port}/api"

@@ -72,9 +72,7 @@ def test_prefect_drops_old_runs_and_nothing_of_one_in_progress(server: Server) -
     assert server.flow_runs() == stay
 
 
-def test_the_schedule_is_registered_once_and_stays_paused_and_its_days_to_come_wait_for_nobody(
-    server: Server, tmp_path: Path
-) -> None:
+def test_the_schedule_stays_paused_and_its_days_to_come_wait_for_nobody(server: Server, tmp_path: Path) -> None:
     def schedule() -> dict[str, Any]:
         deployment = server.call("GET", "deployments/name/ares-gc/ares-gc")
         assert deployment["work_queue_name"] == "gc"
