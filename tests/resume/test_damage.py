@@ -21,7 +21,6 @@ from ares.errors import UserError
 from ares.runs import fork
 from ares.store import MEMO_FILE
 from ares.store.store import RunStore
-from tests import prefect_server
 from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
 from tests.short_runs import told
@@ -110,7 +109,7 @@ def outcome(runs: Path, source: Path, number: int, chosen: str | None = None) ->
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A directory with the runs `whole` and `interrupted`."""
     directory = tmp_path_factory.mktemp("damage")
-    with pytest.MonkeyPatch.context() as patch, prefect_server.connected():
+    with pytest.MonkeyPatch.context() as patch:
         run_in_this_process(directory, patch)
         interrupt(directory)
         yield directory
@@ -206,15 +205,14 @@ def main(first: int, count: int) -> None:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         runs = Path(directory)
         run_in_this_process(runs, patch)
-        with prefect_server.connected():
-            source = interrupt(runs)
-            for number in range(first, first + count):
-                try:
-                    what, came = outcome(runs, source, number)
-                    counted[what, came] += 1
-                except AssertionError as error:
-                    failed.append(str(error))
-                    sys.stdout.write(f"FAILED {error}\n")
+        source = interrupt(runs)
+        for number in range(first, first + count):
+            try:
+                what, came = outcome(runs, source, number)
+                counted[what, came] += 1
+            except AssertionError as error:
+                failed.append(str(error))
+                sys.stdout.write(f"FAILED {error}\n")
     for what in sorted({what for what, _ in counted}):
         sys.stdout.write(f"| {what} | {counted[what, 'bit-identical']} | {counted[what, 'refused']} |\n")
     sys.stdout.write(f"{count} damages, {len(failed)} failed, {time.monotonic() - started:.0f} s\n")
