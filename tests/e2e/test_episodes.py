@@ -41,10 +41,6 @@ class Silent(Digits):
     def reset(self, row, seed):
         super().reset(row, seed)
 
-class Drawing(Digits):
-    def reset(self, row, seed):
-        return [{"type": "image", "image": row["board"]}]
-
 class Drawn(Digits):
     def reset(self, row, seed):
         return [{"type": "image", "image": "x.png"}]
@@ -148,14 +144,11 @@ def test_a_run_whose_environments_failed_plays_them_again_once_they_work(tmp_pat
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        (["environment.kind=nowhere.py:Digits"], "nowhere.py"),
         (["environment.kind=tools"], "environment.tools"),
-        (["environment.settings={rounds: 3, sides: 6}"], "sides"),
         (["rollout.second_turn.enabled=true", "reward.kind=code"], "second turns"),
         (["algorithm.advantage.estimator=reinforce_plus_plus"], "reinforce_plus_plus"),
         (["data.train=episodes?size=16&sides=6"], "sides"),
         (["environment.kind=GAME:Silent"], "episodes?size=4:1: the row has no 'prompt', and its environment's reset"),
-        (["environment.kind=GAME:Drawing"], "row '1000000', reset: GAME:33 in reset: KeyError: 'board'"),
         (
             ["environment.kind=GAME:Drawn"],
             "row '1000000', reset: TypeError: an observation is text, not a value of type list",
