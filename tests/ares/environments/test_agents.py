@@ -105,6 +105,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pool(file: Path) -> Iterator[EnvironmentPool]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("http_proxy", NOBODY)
+        for name in ("no_proxy", "NO_PROXY"):
+            patch.delenv(name, raising=False)
         pool = EnvironmentPool(settings(file, "adds", processes=1, variables=["http_proxy"]))
         yield pool
         pool.close()
