@@ -31,7 +31,7 @@ def compare(ablation: AblationRows, measure: Measure) -> Differences:
                 found[variant] = add_problems_test(found[variant], table, key)
             else:
                 found[variant] = add_skew_test(found[variant])
-    return Differences(against, found)
+    return Differences(against, found, len(ablation.definition.variants) - 1)
 
 
 def list_margin_measures(ablation: AblationRows) -> list[Measure]:
@@ -48,7 +48,7 @@ def compare_changes(ablation: AblationRows, interaction: tuple[str, str]) -> Dif
     first, second = changes
     differences = {variant: (first[variant] - second[variant]).dropna() for variant in first if variant in second}
     found = {variant: add_skew_test(pair(of.tolist())) for variant, of in differences.items() if len(of)}
-    return Differences(ablation.definition.against, found)
+    return Differences(ablation.definition.against, found, len(ablation.definition.variants) - 1)
 
 
 def _subtract_baseline(ablation: AblationRows, numbers: pd.Series) -> dict[str, pd.Series]:

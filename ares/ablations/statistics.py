@@ -71,11 +71,16 @@ class Differences:
 
     baseline: str
     of: dict[str, Difference]
+    """By variant; one without numbers is missing."""
+    variants: int
+    """How many the definition compares with the baseline, also those without numbers: a claim must not come with a
+    variant that is missing, and go when it arrives."""
 
     @cached_property
     def adjusted(self) -> dict[str, float]:
         """Holm's p by variant; a variant whose p is unknown is missing."""
-        return adjust({name: p for name, difference in self.of.items() if (p := difference.larger_p) is not None})
+        known = {name: p for name, difference in self.of.items() if (p := difference.larger_p) is not None}
+        return adjust(known, self.variants)
 
     def claims(self, variant: str) -> bool:
         """Whether a difference is claimed."""
@@ -141,10 +146,13 @@ def add_skew_test(difference: Difference) -> Difference:
     return replace(difference, second=(float(low), float(high)), p_second=p)
 
 
-def adjust(p: Mapping[str, float]) -> dict[str, float]:
-    """p adjusted so that any false claim at all is as rare as the level says (Holm 1979)."""
+def adjust(p: Mapping[str, float], of: int) -> dict[str, float]:
+    """p adjusted so that any false claim at all is as rare as the level says (Holm 1979).
+
+    of: comparisons that are made in all; those without a p count as if theirs were larger.
+    """
     ordered = pd.Series(p, dtype=float).sort_values()
-    stepped = (ordered * np.arange(len(ordered), 0, -1)).cummax().clip(upper=1.0)
+    stepped = (ordered * (of - np.arange(len(ordered)))).cummax().clip(upper=1.0)
     return {str(name): float(value) for name, value in stepped.items()}
 
 

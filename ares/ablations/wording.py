@@ -65,7 +65,7 @@ def _tell_difference(against: Differences, name: str, maximise: bool) -> str:
     shown += f", p {against.adjusted[name]:.3f}"
     if against.claims(name):
         return f"{name} is {'better' if (difference.mean > 0) == maximise else 'worse'}: {shown}"
-    needed = count_seeds_needed(difference, len(against.of))
+    needed = count_seeds_needed(difference, against.variants)
     if needed is None:
         why = f"it would take more than {MOST_SEEDS} seeds: they are level"
     elif needed > len(difference.by_seed):

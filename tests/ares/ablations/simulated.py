@@ -49,7 +49,7 @@ def claim(measured: np.ndarray, shares: tuple[np.ndarray, ...]) -> dict[int, boo
         str(number): max(pair(each.mean(1).tolist()).p or 0.0, p_of_draws(draw_means(each, *shares)))
         for number, each in differences.items()
     }
-    below = [int(number) for number, adjusted in adjust(p).items() if adjusted < LEVEL]
+    below = [int(number) for number, adjusted in adjust(p, VARIANTS).items() if adjusted < LEVEL]
     return {number: bool(differences[number].mean() > 0) for number in below}
 
 

@@ -47,6 +47,15 @@ def test_without_values_by_problem_the_seeds_speak_alone() -> None:
     assert "tight is better: +0.193 [+0.142, +0.245], p 0.017." in told
 
 
+def test_a_variant_whose_children_are_missing_counts_as_a_comparison() -> None:
+    """While it was missing, the others were claimed at a level that they lost when it arrived: p is .017 · 2."""
+    defined = ABLATION.model_copy(update={"variants": {"loose": [], "tight": [], "late": []}})
+    assert "tight is better: +0.193 [+0.142, +0.245], p 0.034." in conclude(ablation(definition=defined))
+    found = besides_ablation([0.6, 0.61, 0.6], [0.8, 0.79, 0.81])
+    found.definition = found.definition.model_copy(update={"variants": defined.variants})
+    assert "tight -20.0 % [-22.5, -17.5], p 0.037" in conclude(found)
+
+
 def test_a_finished_child_without_a_number_is_named_in_the_verdict() -> None:
     """One that diverged silently went missing, and its variant looked better for it."""
     found = paired_ablation()
@@ -162,6 +171,7 @@ def test_an_area_is_the_mean_height_over_tokens_as_far_as_all_have_come() -> Non
     tokens = pd.Series({0: 100.0, 4: 500.0, 8: 900.0})
     for limit, weights in ((900, [0.25, 0.5, 0.25]), (500, [0.5, 0.5, 0.0]), (300, [0.75, 0.25, 0.0])):
         assert weigh_area(tokens, limit).tolist() == pytest.approx(weights)
+    assert weigh_area(tokens, 2000).tolist() == pytest.approx([0.25, 0.5, 0.25])  # as far as it has come
     assert weigh_area(tokens[:1], 100).empty
     over = list_measures("area/val/accuracy", [])[0]
     assert (over.metric, over.how) == ("val/accuracy", "area")

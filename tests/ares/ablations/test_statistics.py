@@ -48,9 +48,11 @@ def test_what_seeds_cannot_tell_has_no_p(differences: list[float], p: float | No
 
 def test_holm_multiplies_by_those_that_are_left_and_never_falls() -> None:
     """Worked by hand: .01·3, .02·2, then .03·1 = .03, which is raised to the .04 before it."""
-    assert adjust({"c": 0.03, "a": 0.01, "b": 0.02}) == pytest.approx({"a": 0.03, "b": 0.04, "c": 0.04})
-    assert adjust({"a": 0.9, "b": 0.8}) == {"b": 1.0, "a": 1.0}
-    assert adjust({}) == {}
+    assert adjust({"c": 0.03, "a": 0.01, "b": 0.02}, 3) == pytest.approx({"a": 0.03, "b": 0.04, "c": 0.04})
+    assert adjust({"a": 0.9, "b": 0.8}, 2) == {"b": 1.0, "a": 1.0}
+    assert adjust({}, 2) == {}
+    # Two of four have no p yet: .01·4, .02·3.
+    assert adjust({"a": 0.01, "b": 0.02}, 4) == pytest.approx({"a": 0.04, "b": 0.06})
 
 
 def test_the_bootstrap_of_a_balanced_table_has_the_variance_it_should_and_keyed_draws() -> None:
@@ -72,10 +74,10 @@ def test_a_difference_that_a_few_problems_make_is_not_claimed() -> None:
     difference = add_problems_test(pair(table.mean(1).tolist()), table, ("few",))
     assert difference.p < 0.001
     assert difference.second[0] == 0
-    assert not Differences("base", {"odd": difference}).claims("odd")
+    assert not Differences("base", {"odd": difference}, 1).claims("odd")
     level = np.full((5, 40), table.mean()) + np.linspace(-0.01, 0.01, 5)[:, None]
     everywhere = add_problems_test(pair(level.mean(1).tolist()), level, ("all",))
-    assert Differences("base", {"even": everywhere}).claims("even")
+    assert Differences("base", {"even": everywhere}, 1).claims("even")
 
 
 def test_the_skew_test_is_the_t_test_with_a_degree_of_freedom_less_where_there_is_no_skew() -> None:
@@ -135,18 +137,19 @@ def test_no_worse_is_judged_by_both_tests(differences: list[float], judgement: s
 
 def test_the_words_follow_the_adjusted_p_and_the_side_that_is_better() -> None:
     clear, close = pair([0.04, 0.05, 0.06, 0.05]), pair([0.01, -0.02, 0.03, 0.0])
-    told = tell_differences(Differences("base", {"up": clear, "level": close}), "val/accuracy")
+    told = tell_differences(Differences("base", {"up": clear, "level": close}, 2), "val/accuracy")
     assert told.startswith("val/accuracy against base, paired by seed: up is better: +0.050 [+0.037, +0.063], p 0.00")
     assert "level +0.005 [" in told
     assert "not shown (it might take about " in told
-    assert "up is worse" in tell_differences(Differences("base", {"up": clear}), "tokens", maximise=False)
-    equal = tell_differences(Differences("base", {"x": pair([0.05, 0.05])}), "val/accuracy")
+    assert "up is worse" in tell_differences(Differences("base", {"up": clear}, 1), "tokens", maximise=False)
+    equal = tell_differences(Differences("base", {"x": pair([0.05, 0.05])}, 1), "val/accuracy")
     assert "x +0.050 [+0.050, +0.050], not shown: every seed differs by the same" in equal
-    assert f"more than {MOST_SEEDS}" in tell_differences(Differences("b", {"x": pair([1e-4, -1e-4, 1e-5])}), "loss")
-    # .03 alone is a claim; beside two others it is none.
+    assert f"more than {MOST_SEEDS}" in tell_differences(Differences("b", {"x": pair([1e-4, -1e-4, 1e-5])}, 1), "loss")
+    # .03 alone is a claim; beside two others it is none, whether these have numbers or not.
     lone, other = Difference(0.05, 3, p=0.03), Difference(0.0, 3, p=0.9)
-    assert Differences("base", {"a": lone}).claims("a")
-    assert not Differences("base", {"a": lone, "b": other, "c": other}).claims("a")
+    assert Differences("base", {"a": lone}, 1).claims("a")
+    assert not Differences("base", {"a": lone, "b": other, "c": other}, 3).claims("a")
+    assert not Differences("base", {"a": lone}, 3).claims("a")
 
 
 def test_the_seeds_needed_are_the_first_count_that_makes_the_claim() -> None:
@@ -155,7 +158,7 @@ def test_the_seeds_needed_are_the_first_count_that_makes_the_claim() -> None:
     for count, claimed in ((needed, True), (needed - 1, False)):
         values = np.array([-1.0] * (count // 2) + [0.0] * (count % 2) + [1.0] * (count // 2))
         same = difference.mean + values * difference.spread / values.std(ddof=1)
-        assert Differences("base", {"x": pair(same.tolist())}).claims("x") == claimed
+        assert Differences("base", {"x": pair(same.tolist())}, 1).claims("x") == claimed
     assert (count_seeds_needed(difference, 5) or 0) > needed
     assert count_seeds_needed(pair([1e-4, -1e-4, 1e-5]), 1) is None
     assert count_seeds_needed(pair([0.1]), 1) is None
