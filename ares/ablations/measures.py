@@ -112,8 +112,14 @@ def weigh_area(tokens: pd.Series, limit: float) -> pd.Series:
     if not limit > tokens.iloc[0]:
         return tokens[:0]
     within = tokens.clip(upper=limit)
-    areas = [np.trapezoid(np.interp(within, tokens, unit), within) for unit in np.eye(len(tokens))]
-    return pd.Series(areas, tokens.index) / (within.iloc[-1] - within.iloc[0])
+    widths = np.diff(within, prepend=within.iloc[0], append=within.iloc[-1])
+    areas = pd.Series((widths[:-1] + widths[1:]) / 2, tokens.index)
+    beyond = int(np.searchsorted(tokens, limit))
+    if beyond < len(tokens):  # the value at the limit lies between those of two steps
+        share = (limit - tokens.iloc[beyond - 1]) / (tokens.iloc[beyond] - tokens.iloc[beyond - 1])
+        areas.iloc[beyond - 1] += (1 - share) * areas.iloc[beyond]
+        areas.iloc[beyond] *= share
+    return areas / (within.iloc[-1] - within.iloc[0])
 
 
 def find_last_step(ablation: AblationRows) -> int | None:
