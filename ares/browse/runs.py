@@ -65,13 +65,9 @@ def _rescore(store: RunStore, name: str) -> dict[str, Any]:
     folder = f"rescores/{name}"
     there = sorted(path.name for path in store.children(folder) if path.suffix == ".json")
     read = {file: json.loads(store.here(f"{folder}/{file}").read_bytes()) for file in there}
-    steps = [counts for file, counts in read.items() if file[:-5].isdigit() and _is_of_now(store, counts)]
+    judged = [counts for file, counts in read.items() if file[:-5].isdigit()]
+    steps = [counts for counts in judged if counts.get("commit") == store.digest(counts["step"])]  # else it was redone
     return {"name": name, "overrides": read.get("asked.json", []), "steps": steps}
-
-
-def _is_of_now(store: RunStore, counts: dict[str, Any]) -> bool:
-    """Whether a step that was judged again is still the run's: one that was redone is another."""
-    return counts.get("commit") in (None, store.digest(counts["step"]))  # None: before commits were noted
 
 
 def _files(store: RunStore, commits: list[Commit], table: str, prompts: int) -> dict[int, str]:

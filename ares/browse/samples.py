@@ -107,10 +107,10 @@ def problem(store: RunStore, part: str, name: str) -> dict[str, Any]:
         columns = as_json(rows.filter(ANSWERED).to_dict("list"))
         moments.append({"step": step, "table": table, "group": int(rows["group"].iloc[0]), "columns": columns})
         last = rows.iloc[0]
-    answer = last.get("ground_truth")
+    answer = as_json(last.get("ground_truth"))
     return {
         "id": name,
-        "prompt": last["prompt"],
+        "prompt": as_json(last["prompt"]),
         "answer": None if answer is None else str(answer),
         "moments": moments,
     }
@@ -184,7 +184,7 @@ def _dropped(store: RunStore, step: int) -> pa.Table:
         of_problem = rows["id"].map(known[name]).astype(object)
         values = rows[name].where(rows[name].notna(), of_problem) if name in rows else of_problem  # of a second turn
         rows[name] = values.where(values.notna(), None)
-    rows["tokens"] = rows["token_ids"].map(len)
+    rows["tokens"] = rows["sampled"].map(sum) if "sampled" in rows else rows["token_ids"].map(len)
     shown = [name for name in rows if name in TEXTS or not rows[name].map(lambda value: np.ndim(value) > 0).any()]
     return pa.Table.from_pandas(rows[shown], preserve_index=False)  # without what the engine knows of each token
 

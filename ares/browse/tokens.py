@@ -43,9 +43,8 @@ def token_rows(batch: Path, rows: list[int], tokenizer: Tokenizer | None) -> lis
 
     Raises StoreError.
     """
-    file = batch / "tensors.safetensors" if batch.is_dir() else batch  # a folder: of versions before December 2026
     try:
-        with safe_open(file, framework="numpy") as tensors:
+        with safe_open(batch, framework="numpy") as tensors:
             names = set(tensors.keys())
             read = {title: tensors.get_slice(name) for title, name in MEASURES.items() if name in names}
             ids, attended = tensors.get_slice("responses"), tensors.get_slice("attention_mask")
@@ -59,7 +58,7 @@ def token_rows(batch: Path, rows: list[int], tokenizer: Tokenizer | None) -> lis
                 shown.append(as_json({"pieces": pieces, **measures}))
             return shown
     except (OSError, SafetensorError) as error:
-        raise StoreError(f"{file}: its tokens cannot be read: {error}") from error
+        raise StoreError(f"{batch}: its tokens cannot be read: {error}") from error
 
 
 def as_json(value: Any) -> Any:

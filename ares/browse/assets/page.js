@@ -23,6 +23,7 @@ const Differences = ({ from, to }) => {
 function Tree({ runs, parent = null }) {
   const names = runs.map((run) => run.name);
   const children = runs.filter((run) => (names.includes(run.fork?.run) ? run.fork.run : null) === parent);
+  const from = runs.find((run) => run.name === parent);
   return children.length > 0 && html`<ul class="tree">${children.map((run) => html`<li key=${run.name}>
     ${run.problem ? html`<b>${run.name}</b><${Trouble} of=${run.problem} />` : html`
     <button class=${run.name === shown.run ? "" : "outline"} onClick=${() => openRun(run)}>${run.name}</button>
@@ -33,8 +34,7 @@ function Tree({ runs, parent = null }) {
       : `, held out ${run.accuracy.toFixed(3)}`}
     ${run.fork && html`<br />fork of ${run.fork.run} at ${run.fork.phase ? `phase ${run.fork.phase} of `
       : ""}step ${run.fork.at}`}</small>
-    ${run.fork && names.includes(run.fork.run) && html`
-      <${Differences} from=${runs.find((each) => each.name === run.fork.run)} to=${run} />`}`}
+    ${from?.settings && html`<${Differences} from=${from} to=${run} />`}`}
     <${Tree} runs=${runs} parent=${run.name} /></li>`)}</ul>`;
 }
 
@@ -59,7 +59,7 @@ function Run({ runs }) {
     <nav class="tabs" role="tablist">${Tab("steps", "steps")}${Tab("problems", "problems")}${curves.rescores.length > 0
       && Tab("rescores", "judged again")}
       ${shown.problem && Tab("problem", shown.problem)}</nav>
-    ${two?.settings && html`<details><summary>${one.name} and ${two.name}: what differs</summary>
+    ${one.settings && two?.settings && html`<details><summary>${one.name} and ${two.name}: what differs</summary>
       <${Differences} from=${one} to=${two} /></details>`}
     ${shown.tab === "problems" ? html`<${Problems} />` : shown.tab === "problem" ? html`<${Problem} />`
       : shown.tab === "rescores" && curves.rescores.length ? html`<${Rescores} rescores=${curves.rescores} />`

@@ -11,8 +11,9 @@ function Problems() {
   if (!found.id) return html`<p aria-busy=${!found.error}>${found.error ? ""
     : "reading which problems each step met …"}</p><${Trouble} of=${found.error} />`;
   const rows = found.id.map((_, at) => at).filter((at) => found.id[at].includes(wanted));
-  const gain = (at) => (found.accuracy_last[at] ?? NaN) - (found.accuracy_first[at] ?? NaN);
-  const value = (at) => (order.name === "gain" ? gain(at) : found[order.name][at]);
+  const gain = (at) => ([found.accuracy_first[at], found.accuracy_last[at]].includes(null) ? null
+    : found.accuracy_last[at] - found.accuracy_first[at]);
+  const value = (at) => (order.name === "gain" ? gain(at) : found[order.name][at]) ?? -Infinity;
   rows.sort((a, b) => order.sign * (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0));
   const Head = (name, title) => html`<th><a href="#"
     onClick=${(event) => { event.preventDefault(); sort({ name, sign: order.name === name ? -order.sign

@@ -197,18 +197,19 @@ function Step({ curves }) {
   const [matches, setMatches] = useState(null);
   const [failure, setFailure] = useState();
   useEffect(() => {
+    let isWanted = true;
     const text = shown.text;
     setMatches(null);
     setFailure();
     const search = async () => {
       if (!text) return;
       const found = inFolder ? await ask("texts", where) : await ask("matching", { ...where, text });
-      if (text !== shown.text) return;
+      if (!isWanted) return;
       setFailure(found.error);
       if (!found.error) setMatches(inFolder ? found.map((each) => each.toLowerCase().includes(text.toLowerCase())) : found);
     };
     const later = setTimeout(search, 200);
-    return () => clearTimeout(later);
+    return () => { isWanted = false; clearTimeout(later); };
   }, [shown.text, shown.run, shown.step, shown.table]);
   const filters = Object.keys(FILTERS).map((name) => shown[name]).join("/");
   const kept = useMemo(() => (columns ? keep(columns, shown.text ? matches : null) : []), [columns, matches, filters]);

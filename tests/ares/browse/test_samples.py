@@ -10,7 +10,7 @@ import pytest
 from algorithms.protocol import DataProto
 from ares.browse.runs import curves
 from ares.browse.samples import group, matching, problem, problems, samples, texts
-from ares.store import RunStore, StoreError
+from ares.store import MEMO_FILE, RunStore, StoreError
 from tests.ares.store_builders import commit
 
 
@@ -133,3 +133,26 @@ def test_a_missing_score_is_null_however_a_table_holds_it(tmp_path: Path) -> Non
     assert (columns["accuracy"], columns["score"]) == ([1.0, None], [None, 0.5])
     assert (columns["ended"], columns["group"]) == (["", "timeout"], [0, 1])
     assert problems(store)["accuracy_first"] == [1.0, None]
+
+
+def test_a_dropped_group_of_an_episode_that_the_bootstrap_has_not_met_is_shown_without_its_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NaN stood for the prompt, so `--out` ended and the page had no answer; "tokens" counted what was not sampled."""
+    store = RunStore(tmp_path / "run")
+    store.write_run({"config": {"rollout": {"prompts": 1}}})
+    met = pd.DataFrame({"id": ["a"], "slot": [0], "sample": [0], "prompt": ["Q"], "ground_truth": ["7"],
+                        "response": ["x"], "accuracy": [1.0]})  # fmt: skip
+    first = commit(0, None, artifacts={"samples": store.write_rows("bootstrap/samples.parquet", met)})
+    trained = store.write_rows("steps/000001/samples.parquet", met)
+    store.write_commit(first)
+    store.write_commit(commit(1, first, artifacts={"samples": trained}, metrics={"filter/drawn_prompts": 3}))
+    (store.directory / "steps" / "000001" / MEMO_FILE).touch()
+    drawn = pd.DataFrame({"id": ["a", "a", "b"], "slot": [0, 1, 2], "sample": 0, "response": "x",
+                          "token_ids": [[5, 6, 7]] * 3, "sampled": [[True, False, True]] * 3})  # fmt: skip
+    scores = drawn[["id", "slot", "sample"]].assign(accuracy=1.0)
+    monkeypatch.setattr(RunStore, "read_drawn", lambda store, step: (drawn, scores))
+    assert samples(store, 1, "dropped")["columns"]["tokens"] == [2, 2]
+    known, unknown = (problem(store, "samples", name) for name in ("a", "b"))
+    assert (known["prompt"], known["answer"]) == ("Q", "7")
+    assert (unknown["prompt"], unknown["answer"]) == (None, None)
