@@ -13,6 +13,7 @@ import math
 import os
 import shutil
 import sys
+import time
 from importlib import import_module
 from typing import Any
 
@@ -22,6 +23,8 @@ from ares.reports.reporting import Tracker
 from ares.store import Commit, RunStore
 
 logger = logging.getLogger(__name__)
+WRITTEN_SECONDS = 30.0
+"""After so long W&B has written a row; a younger one may be lost with the process."""
 
 
 class JsonLines(Tracker):
@@ -67,6 +70,8 @@ class WeightsAndBiases(Tracker):
         self.note, self.newest = store.directory / "wandb.json", -1
         if self.note.exists():
             self.newest = json.loads(self.note.read_text(encoding="utf-8"))["logged"]
+        self._given: dict[int, float] = {}
+        """When each step was given to W&B."""
 
     def catch_up(self) -> None:
         """Log every commit that is not logged yet. If W&B is away, warn once: the next call catches up."""
@@ -78,26 +83,35 @@ class WeightsAndBiases(Tracker):
                     id=_identify(self.store), resume="allow",
                     config=self.config.model_dump(mode="json"), tags=list(map("=".join, self.settings.tags.items())),
                 )  # fmt: skip
+                if not self.run.offline:  # then W&B says itself what it has
+                    self.newest = self.run.starting_step - 1
             except self.wandb.Error as error:
                 if not self.is_away:
                     logger.warning("W&B is away, training continues: %s", " ".join(str(error).split()))
                 self.is_away = True
         if self.run is not None:
+            self._note_written(WRITTEN_SECONDS)
             super().catch_up()
 
     def log(self, commit: Commit) -> None:
-        """Log one commit, and note that it is; W&B takes no step twice, so one that was redone stays as it was."""
+        """Log one commit; W&B takes no step twice, so one that was redone stays as it was."""
         assert self.run is not None
         if commit.step > self.newest:
-            self.run.log(commit.metrics | commit.timings, step=commit.step)
-            self.newest = commit.step
-            self.note.write_text(json.dumps({"logged": commit.step}), encoding="utf-8")
+            self.run.log(commit.metrics | commit.timings, step=commit.step, commit=True)  # else it waits for the next
+            self.newest, self._given[commit.step] = commit.step, time.monotonic()
+
+    def _note_written(self, seconds: float) -> None:
+        """Note the last step that was given so long ago."""
+        written = [step for step, given in self._given.items() if time.monotonic() - given >= seconds]
+        if written:
+            self.note.write_text(json.dumps({"logged": max(written)}), encoding="utf-8")
 
     def finish(self, exit_code: int = 0) -> None:
         """Log what is left, and close the run."""
         self.catch_up()
         if self.run is not None:
             self.run.finish(exit_code=exit_code)
+            self._note_written(0.0)
 
     def interrupt(self, state: str) -> None:
         """Log what is left, and close the run as failed; a resume continues it."""
