@@ -4,6 +4,7 @@ import json
 import textwrap
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ares.data import Problems, is_video, load_tokenizer, path_of
-from ares.grading import SCORE
 from ares.printable import printable
 from ares.runs import all_files, load_sets, read_config
-from ares.step import OpenEnvironment
+from ares.step import OF_A_FUNCTION, PART, OpenEnvironment, is_second_turn
 from ares.store import RunStore, StoreError, run_store
 
-PART = "reward_"
-"""Prefix of the columns with the parts that a sample's reward is the sum of."""
-SAID = f"{SCORE}_"
-"""Prefix of the columns with the score of each reward function."""
-COLUMNS = {"id": "id", "sample": "k", "difficulty": "bucket"}
+COLUMNS = {"id": "id", "sample": "k", "turn": "turn", "difficulty": "bucket"}
 """First columns of a step's sample table and their titles."""
 GRADED = {"high_entropy_token_num": "HWE", "accuracy": "acc"}
 """Next columns; then the parts of the reward."""
@@ -39,7 +35,7 @@ def samples_table(name: str, step: int, width: int = 120) -> Table:
     rows = step_samples(name, step)
     table = Table(title=f"{name}, step {step}: {len(rows)} samples", box=box.SIMPLE, padding=0, show_edge=False)
     names = list(map(str, rows.columns))
-    of_functions = {name: name.removeprefix(SAID) for name in names if name.startswith(SAID)}
+    of_functions = {name: name.removeprefix(OF_A_FUNCTION) for name in names if name.startswith(OF_A_FUNCTION)}
     parts = {name: name.removeprefix(PART).replace("_", " ") for name in names if name.startswith(PART)}
     columns = COLUMNS | (JUDGED if "pass_ratio" in rows else GRADED) | of_functions | parts | LAST_COLUMNS
     shown = [column for column in columns if column in rows]
@@ -63,20 +59,27 @@ def _cell(value: Any) -> str:
 
 
 def sample_report(name: str, step: int, problem: str, sample: int) -> str:
-    """Prompt, response, verdict and every part of one sample's reward; for a program, the outcome of every test."""
+    """Prompt, response, verdict and every part of one sample's reward; for a program, the outcome of every test.
+
+    A second turn, which has a prompt of its own, comes after the first.
+    """
     rows = step_samples(name, step)
     chosen = rows[(rows["id"] == problem) & (rows["sample"] == sample)]
     if chosen.empty:
         raise StoreError(f"Run {name!r} has no sample {sample} of problem {problem!r} in step {step}")
-    row = chosen.iloc[0]
+    return "\n\n".join(_report(name, step, row) for _, row in chosen.iterrows())
+
+
+def _report(name: str, step: int, row: pd.Series) -> str:
+    turn = f", turn {row['turn']}" if "turn" in row else ""
     shown = [f"{'video' if is_video(name) else 'image'}: {path_of(name)}" for name in row.get("media_references", ())]
-    lines = [f"problem {problem}, sample {sample}, step {step}", *shown, ""]
+    lines = [f"problem {row['id']}, sample {row['sample']}, step {step}{turn}", *shown, ""]
     said = [row["response"]] if "transcript" not in row else _transcript(row["transcript"])
     lines += [row["prompt"].rstrip(), *said, ""]
     is_code = "test_outcomes" in row
     if is_code:
         lines += [*_test_lines(name, row), ""]
-    apart = {"id", "sample", "slot", "prompt", "response", "media_references", "transcript"}
+    apart = {"id", "sample", "turn", "slot", "prompt", "response", "media_references", "transcript"}
     apart |= {"test_outcomes", "ground_truth"} if is_code else set()
     lines += [f"{key:32s} {value}" for key, value in row.items() if key not in apart]
     weights = read_config(run_store(name)).reward.weight_of
@@ -106,19 +109,22 @@ def reward_line(row: Mapping[Any, Any], weights: Mapping[str, float]) -> str:
     names = [name for name in row if name.startswith(PART) and pd.notna(row[name])]
     names = names if f"{PART}code" in row or f"{PART}score" in row else ["accuracy", *names]
     parts = " + ".join(f"{name} {float(row[name]):+.4f}" for name in names)
-    said = [f"{weight:g} × {name} {float(row[SAID + name]):+.4f}" for name, weight in weights.items()
-            if pd.notna(row.get(SAID + name))]  # fmt: skip
+    said = [f"{weight:g} × {name} {float(row[OF_A_FUNCTION + name]):+.4f}" for name, weight in weights.items()
+            if pd.notna(row.get(OF_A_FUNCTION + name))]  # fmt: skip
     of_functions = f"\nreward_score = {' + '.join(said)}" if len(weights) > 1 and said else ""
     return f"reward {float(row['reward']):+.4f} = {parts}{of_functions}"
 
 
 def step_samples(name: str, step: int) -> pd.DataFrame:
-    """The samples of a committed step. Raises StoreError."""
+    """The samples of a committed step; where there are second turns, a column says which is one. Raises StoreError."""
     store = run_store(name)
     store.read_run()
     if step not in store.committed_steps():
         raise StoreError(f"Run {name!r} has no committed step {step}")
-    return store.read_rows(store.read_commit(step).artifacts["samples"])
+    rows = store.read_rows(store.read_commit(step).artifacts["samples"])
+    if "slot" in rows and (second := is_second_turn(rows)).any():
+        rows["turn"] = 1 + second.astype(int)
+    return rows
 
 
 def list_tests(store: RunStore, problem: str, is_held_out: bool) -> list[str]:
@@ -146,6 +152,6 @@ def _problems(directory: Path) -> tuple[Problems, Problems | None]:
 
 
 def _test_lines(name: str, row: pd.Series) -> list[str]:
-    """Each test of a judged program with its outcome."""
+    """Each test of a judged program with its outcome; the row may have got or lost tests since."""
     tests = list_tests(run_store(name), row["id"], is_held_out=False)
-    return [f"{ending:16s} {test}" for test, ending in zip(tests, row["test_outcomes"], strict=True)]
+    return [f"{ending:16s} {test}" for test, ending in zip_longest(tests, row["test_outcomes"], fillvalue="–")]

@@ -26,6 +26,7 @@ OF_EVALUATIONS = (
     "error_type", "test_outcomes", "turns", "episode_error", "transcript",
 )  # fmt: skip
 OF_A_FUNCTION = f"{SCORE}_"
+"""Prefix of the columns with the score of each reward function."""
 ENDINGS = tuple(ending for ending in ERROR_TYPES if ending not in ("internal_error", "untrusted"))
 """How a program can end. One that the sandbox failed to judge has no ending and is not counted here."""
 

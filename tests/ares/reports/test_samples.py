@@ -1,12 +1,18 @@
 """What is shown of samples: the table in a narrow terminal. Not covered: the layout of a page."""
 
 import io
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from rich.console import Console
 
-from ares.reports.samples import samples_table
+from algorithms.groups import SECOND_TURN_SLOT
+from ares.reports.samples import sample_report, samples_table
+from ares.store import RunStore
+from tests.ares.builders import config
+from tests.ares.store_builders import commit
 
 
 def test_in_eighty_columns_every_title_and_every_cell_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,3 +46,49 @@ def test_an_id_like_markup_and_a_function_called_as_a_column_stay(width: int, mo
     file = io.StringIO()
     Console(file=file, width=200).print(table)
     assert file.getvalue().splitlines()[-1].startswith("[/b] :smile: 0")
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
+    monkeypatch.setenv("ARES_RUNS", str(tmp_path))
+    made = RunStore(tmp_path / "short")
+    made.write_run({"config": config().model_dump(mode="json"), "digests": {}})
+    return made
+
+
+def write_samples(store: RunStore, rows: list[dict[str, Any]]) -> None:
+    sample = {"id": "p", "slot": 0, "sample": 0, "prompt": "Q", "response": "A", "accuracy": 1.0, "reward": 1.0}
+    table = pd.DataFrame([sample | {"truncated": False, "tokens": 1} | row for row in rows])
+    store.write_commit(commit(0, None, artifacts={"samples": store.write_rows("bootstrap/samples.parquet", table)}))
+
+
+def test_a_second_turn_is_shown_behind_the_first_with_its_own_prompt(store: RunStore) -> None:
+    """They have one id and number: the first turn alone was shown, and the list did not tell them apart."""
+    second = {"slot": SECOND_TURN_SLOT, "prompt": "Q A That is wrong.", "response": "B"}
+    write_samples(store, [{"accuracy": 0.0}, second, {"id": "q", "slot": 1}])
+    lines = sample_report("short", 0, "p", 0).splitlines()
+    heads = [place for place, line in enumerate(lines) if line.startswith("problem ")]
+    assert [lines[place : place + 4] for place in heads] == [
+        ["problem p, sample 0, step 0, turn 1", "", "Q", "A"],
+        ["problem p, sample 0, step 0, turn 2", "", "Q A That is wrong.", "B"],
+    ]
+    columns = {str(column.header): list(column.cells) for column in samples_table("short", 0).columns}
+    assert [str(cell) for cell in columns["turn"]] == ["1", "2", "1"]
+
+
+@pytest.mark.parametrize(
+    ("tests", "lines"),
+    [
+        (["t1", "t2", "t3"], ["wrong_answer     t1", "accepted         t2", "–                t3"]),
+        (["t1"], ["wrong_answer     t1", "accepted         –"]),
+    ],
+)
+def test_a_program_is_shown_also_if_its_row_has_other_tests_now(
+    tests: list[str], lines: list[str], store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was a ValueError of zip's."""
+    monkeypatch.setattr("ares.reports.samples.list_tests", lambda *_, **__: tests)
+    write_samples(store, [{"test_outcomes": ["wrong_answer", "accepted"]}])
+    shown = sample_report("short", 0, "p", 0)
+    assert "turn" not in shown
+    assert shown.splitlines()[5 : 5 + len(lines)] == lines
