@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from modulefinder import ModuleFinder
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -59,6 +59,8 @@ class Judged(BaseModel):
     """Samples of the batch whose advantage changes its sign."""
     differs: bool
     """Whether training would have gone another way."""
+    judgement: int = 0
+    """Which one of this step, by the same settings and other code; 0: an earlier version did not count."""
 
 
 class Course(NamedTuple):
@@ -143,10 +145,14 @@ class Rescore:
 
     def _kept(self, number: int) -> Judged | None:
         """What was found of a step before, if the same code judged the same commit."""
-        file = self.run.store.here(f"{self.folder}/{number:06d}.json")
-        counts = json.loads(file.read_bytes()) if file.exists() else {}
+        counts = self._stored(number)
         of = counts.pop("commit", None), counts.pop("code", None)
         return Judged(**counts) if of == (self.run.store.digest(number), self.code) else None
+
+    def _stored(self, number: int) -> dict[str, Any]:
+        """What was found of a step before, by whatever code."""
+        file = self.run.store.here(f"{self.folder}/{number:06d}.json")
+        return dict(json.loads(file.read_bytes())) if file.exists() else {}
 
     @property
     def shared(self) -> int:
@@ -162,6 +168,7 @@ class Rescore:
         after = grade_rows(self.grader, answered(drawn, problems, max(number - 1, 0)))
         verdicts, judged = self._compared(step, drawn, before, after.drop(columns="exec_time", errors="ignore"))
         self.run.store.write_rows(f"{self.folder}/{number:06d}.parquet", verdicts)
+        judged.judgement = self._stored(number).get("judgement", 0) + 1
         of = {"commit": self.run.store.digest(number), "code": self.code}
         self.run.store.write_json(f"{self.folder}/{number:06d}.json", judged.model_dump() | of)
         return judged

@@ -14,10 +14,10 @@ from ares.reports.terminal import Display, Parts, bars, console, held_out_line, 
 if TYPE_CHECKING:
     from ares.reports.entry import AWAY, Entry, find_or_create
     from ares.reports.evaluation_entry import log_evaluation, log_rescore
-    from ares.reports.mlflow import PROBLEMS, Tracking
+    from ares.reports.mlflow import Tracking
 
 _WITH_MLFLOW = {
-    "AWAY": "entry", "Entry": "entry", "PROBLEMS": "mlflow", "Tracking": "mlflow", "find_or_create": "entry",
+    "AWAY": "entry", "Entry": "entry", "Tracking": "mlflow", "find_or_create": "entry",
     "log_evaluation": "evaluation_entry", "log_rescore": "evaluation_entry",
 }  # fmt: skip
 

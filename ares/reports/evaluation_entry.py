@@ -42,7 +42,7 @@ def log_evaluation(evaluation: Evaluation, summary: Mapping[str, Any]) -> None:
 def log_rescore(store: RunStore, config: Config, folder: str, steps: Sequence[Mapping[str, Any]]) -> None:
     """Log samples of a run in MLflow that were judged again, by the reward of `config`.
 
-    folder: of the run's, with the verdicts; steps: `step` and the counts of each.
+    folder: of the run's, with the verdicts; steps: `step`, `judgement` and the counts of each.
     """
     tags = origin("ares rescore", config, code_version(), store)
     tags[MLFLOW_PARENT_RUN_ID] = store.read_run()["mlflow_run_id"]
@@ -50,11 +50,17 @@ def log_rescore(store: RunStore, config: Config, folder: str, steps: Sequence[Ma
     def log(entry: Entry) -> None:
         entry.client.set_tag(entry.run_id, MLFLOW_RUN_NAME, f"{store.name} judged again")
         entry.log_settings(config, {})
-        counted = [
-            ({f"rescore/{name}": float(one[name]) for name in one if name != "step"}, one["step"]) for one in steps
-        ]
-        # With the commit's time, so that a step that is logged twice adds nothing.
-        entry.log_metrics([(step, store.read_commit(step).timestamp, counts) for counts, step in counted])
+        entry.log_metrics(
+            [
+                # A time of its own for each judgement: logged twice it adds nothing, and MLflow shows the last one.
+                (
+                    one["step"],
+                    store.read_commit(one["step"]).timestamp + one["judgement"],
+                    {f"rescore/{name}": float(one[name]) for name in one if name not in ("step", "judgement")},
+                )
+                for one in steps
+            ]
+        )
         for file in sorted(store.children(folder)):
             if file.suffix == ".parquet":
                 entry.client.log_artifact(entry.run_id, str(store.here(store.name_of(file))))

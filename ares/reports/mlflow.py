@@ -46,12 +46,15 @@ class Tracking(Tracker):
         """
         with self._noticing_absence():
             self._entry = self._entry or self._open()
-            while steps := unlogged(self.store, self.logged)[:STEPS_PER_CALL]:
-                if self.logged is not None and steps[0] == 0:  # the same numbers of the same time add nothing
-                    logger.warning("%s has redone steps that were logged: they are logged again", self.store.name)
-                self._log(self._entry, [self.store.read_commit(step) for step in steps])
-                self.logged = self.store.digest(steps[-1])
+            self._log_left(self._entry)
             self._is_away = False
+
+    def _log_left(self, entry: Entry) -> None:
+        while steps := unlogged(self.store, self.logged)[:STEPS_PER_CALL]:
+            if self.logged is not None and steps[0] == 0:  # the same numbers of the same time add nothing
+                logger.warning("%s has redone steps that were logged: they are logged again", self.store.name)
+            self._log(entry, [self.store.read_commit(step) for step in steps])
+            self.logged = self.store.digest(steps[-1])
 
     def finish(self) -> None:
         """Log what is left, and close the entry."""
@@ -63,10 +66,11 @@ class Tracking(Tracker):
             logger.warning("MLflow lacks a part of this run; when it is back: ares resume %s", self.store.name)
 
     def interrupt(self, state: str) -> None:
-        """Set the entry's state, so that it is not shown as running. A resume sets it back."""
-        with self._noticing_absence():
-            if self._entry is not None:
+        """Set the entry's state, so that it is not shown as running, and log what is left. A resume sets it back."""
+        if self._entry is not None:
+            with self._noticing_absence():
                 self._entry.client.set_terminated(self._entry.run_id, state)
+                self._log_left(self._entry)
 
     @contextmanager
     def _noticing_absence(self) -> Iterator[None]:

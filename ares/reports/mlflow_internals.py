@@ -18,7 +18,7 @@ logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 
 TRAINING = {"mlflow.experimentKind": "custom_model_development"}
 """Without this tag MLflow's UI opens an experiment on evaluations of agents instead of training curves (3.5).
-Noticed by: tests/browser."""
+Noticed by: tests/ares/reports/test_mlflow.py."""
 
 _COLUMNS = [
     "metrics.`val/accuracy`", "metrics.`eval/pass_at_1`", "metrics.`reward/sampled_accuracy`",
@@ -28,7 +28,7 @@ _COLUMNS = [
 ]  # fmt: skip
 SAVED_VIEW = {f"mlflow.sharedViewState.{VIEW}": json.dumps({"selectedColumns": _COLUMNS})}
 """A tag of experiments that holds what a shared link of the UI shows (3.0): the columns of the table of runs.
-Noticed by: tests/browser."""
+Noticed by: tests/ares/reports/test_mlflow.py."""
 
 
 def move_artifacts(database: Path, before: str, now: str) -> None:

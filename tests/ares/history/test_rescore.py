@@ -91,7 +91,8 @@ def test_what_other_code_judged_or_was_redone_is_judged_anew(
     assert again._kept(4) == before
     assert [one["step"] for one in curves(store)["rescores"][0]["steps"]] == [4]
     (tmp_path / "words_of_mine.py").write_text("WRONG = ('7',)\n")
-    assert Rescore("uninterrupted", [asked], copied)._kept(4) is None
+    (anew,) = judged(copied, asked, first=4)
+    assert (before.judgement, anew.judgement) == (1, 2)
 
 
 def test_another_reward_model_at_the_same_path_judges_anew(copied: Path, tmp_path: Path) -> None:

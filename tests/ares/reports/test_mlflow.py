@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import mlflow
 import pandas as pd
 import pytest
 from mlflow import MlflowClient
@@ -16,6 +17,8 @@ from mlflow.entities import Run as Entry
 
 from ares.reports.entry import origin
 from ares.reports.mlflow import Tracking
+from ares.reports.mlflow_internals import SAVED_VIEW, TRAINING
+from ares.reports.pages import VIEW
 from ares.store import tracking_uri
 from ares.store.store import RunStore
 from tests import mlflow_database
@@ -93,6 +96,26 @@ def test_a_run_that_was_stopped_is_shown_so_until_it_is_resumed(tmp_path: Path) 
         tracking.interrupt("KILLED")
         states.append(entry_of(tracking, client).info.status)
     assert states == ["RUNNING", "KILLED"] * 2
+
+
+def test_the_last_steps_of_a_run_that_failed_are_logged(tmp_path: Path) -> None:
+    """Those since the last report were left out."""
+    tracking, client = opened(tmp_path, steps=2)
+    tracking.catch_up()
+    tracking.store.write_commit(commit(2, tracking.store.last_commit()))
+    tracking.interrupt("FAILED")
+    assert steps_of(tracking, client) == [0, 1, 2]
+    assert entry_of(tracking, client).info.status == "FAILED"
+
+
+@pytest.mark.parametrize("tags", [TRAINING, SAVED_VIEW], ids=["kind", "view"])
+def test_mlflows_page_knows_the_tags_that_open_an_experiment_on_its_curves(tags: dict[str, str]) -> None:
+    """Its documentation does not promise them."""
+    scripts = Path(mlflow.__file__).parent / "server" / "js" / "build" / "static" / "js"
+    page = "".join(script.read_text(encoding="utf-8") for script in scripts.glob("*.js"))
+    (name, value), *_ = tags.items()
+    for word in (name.removesuffix(VIEW), *(["selectedColumns"] if value[0] == "{" else [value])):
+        assert word in page
 
 
 def test_a_database_that_is_locked_without_tables_is_a_warning(
