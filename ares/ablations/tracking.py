@@ -25,15 +25,10 @@ def check_fixed(ablation: Ablation, folder: Path) -> None:
 
     A metric that no child has logged may be corrected: nobody has seen a value of it.
     """
-    before = read_file(folder)
-    is_known = "definition" in before
-    if is_known:
-        before = Ablation.model_validate(before["definition"]).fixed
-    elif before.get("baseline", "") is None:  # of before 2026-11-25, when one could be judged without
-        del before["baseline"]
-    changed = {name: (before[name], now) for name, now in ablation.fixed.items()
-               if name in before and now != before[name]}  # fmt: skip
-    if changed and is_known:
+    stored = read_file(folder)
+    before = Ablation.model_validate(stored["definition"]).fixed if stored else ablation.fixed
+    changed = {name: (before[name], now) for name, now in ablation.fixed.items() if now != before[name]}
+    if changed:
         logged = read_rows(folder.name, folder.parent).logged
         changed = {name: of for name, of in changed.items() if not _corrects(name, *of, logged)}
     if changed:
