@@ -58,7 +58,8 @@ _LONG = 10**_DIGITS
 OWN_PAIRS = "stdin_tests"
 """Our own column of [input, output] pairs of scripts, whose outputs are compared line by line."""
 WRAPPED = "may be wrapped"
-"""Key of cases whose [x] also stands for x, as APPS' judge has it."""
+"""Key of cases whose [x] also stands for x, as APPS' judge has it; of PrimeIntellect's, whose `type` is
+`function_call`, it does so too."""
 UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 """What `parse` raises of a text that is not Python."""
 
@@ -188,7 +189,8 @@ def _call(function: str, test: dict[str, Any], column: str, has_checker: bool) -
         return f"assert check({given}, {expected}, {called})"
     if result is None or isinstance(result, str | bool | int):
         return f"assert {called} == {expected}"
-    wrapped = WRAPPED in test and isinstance(result, list) and len(result) == 1
+    may_be = WRAPPED in test or test.get("type") == "function_call"
+    wrapped = may_be and isinstance(result, list) and len(result) == 1
     return f"assert {'same_or_wrapped' if wrapped else 'same'}({called}, {expected})"
 
 

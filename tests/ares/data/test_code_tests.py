@@ -8,12 +8,32 @@ import pytest
 
 from ares.data.code import program, with_unit_tests
 from sandbox import SandboxPool
-from tests.ares.data.code_rows import ACECODE, ANY_ORDER, APPS_FUNCTION, INC, Row, judged, read
+from tests.ares.data.code_rows import (
+    ACECODE,
+    ANY_ORDER,
+    APPS_FUNCTION,
+    DEEPCODER,
+    INC,
+    LIVE_FUNCTION,
+    Row,
+    judged,
+    read,
+)
 
 
-def case(result: Any, wrapped: bool = False) -> Row:
-    tests = {"fn_name": "f", "inputs": [[1]], "outputs": [[result] if wrapped else result]}
-    return APPS_FUNCTION | {"input_output": json.dumps(tests)}
+def bare(result: Any) -> Row:
+    return APPS_FUNCTION | {"input_output": json.dumps({"fn_name": "f", "inputs": [[1]], "outputs": [result]})}
+
+
+def wrapped(result: Any) -> Row:
+    return bare([result])
+
+
+def called(result: Any) -> Row:
+    """As PrimeIntellect's cases have it."""
+    return DEEPCODER | {
+        "tests": json.dumps([{"type": "function_call", "fn_name": "f", "input": [1], "output": [result]}])
+    }
 
 
 @pytest.mark.parametrize(
@@ -31,10 +51,15 @@ def case(result: Any, wrapped: bool = False) -> Row:
 def test_results_are_compared_as_the_judges_of_contests_do(
     expected: Any, returned: str, accepted: bool, pool: SandboxPool
 ) -> None:
-    for wrapped in (False, True):
-        (verdict,) = judged(pool, case(expected, wrapped), f"def f(x): return {returned}")
+    for form in (bare, wrapped, called):
+        (verdict,) = judged(pool, form(expected), f"def f(x): return {returned}")
         assert (verdict.error_type, verdict.trusted_compare) == (
-            "accepted" if accepted else "wrong_answer", True), (wrapped, verdict)  # fmt: skip
+            "accepted" if accepted else "wrong_answer", True), (form, verdict)  # fmt: skip
+
+
+def test_a_case_of_livecodebench_is_never_wrapped(pool: SandboxPool) -> None:
+    (verdict,) = judged(pool, LIVE_FUNCTION, "def firstOf(words, n): return words[0] if words else []")
+    assert (verdict.error_type, verdict.pass_ratio) == ("wrong_answer", 0.5)
 
 
 @pytest.mark.parametrize(
