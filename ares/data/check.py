@@ -100,28 +100,41 @@ class CheckReport:
 
 
 def check_rows(
-    source: Source, split: str, config: DataConfig, needs: Needs = "answer",
+    source: Source | dict[str, Source], split: str, config: DataConfig, needs: Needs = "answer",
     tokenizer: PreTrainedTokenizerBase | None = None, vision: bool = False, limit: int | None = None,
-    answer: str | None = None, begin: Begin | None = None, name: str = "",
+    answer: str | None = None, begin: Begin | None = None, held_out: bool = False,
 ) -> CheckReport:  # fmt: skip
-    """Check every row, or the first `limit`. Raises DataError if the source cannot be read at all, or the tokenizer
-    has no usable chat template.
+    """Check every row, or the first `limit` of each source. Raises DataError if a source cannot be read at all, or the
+    tokenizer has no usable chat template.
 
-    needs: what every row must have (`RewardConfig.needs`). vision: prompts hold images. answer: reward.answer, where
-    answers are read whatever the prompt says. begin, name: as for `load_problems`.
+    source: or sources by the names of their sets, whose rows are checked as one set; of several, lines are named with
+    their file, and ids are `set/id`. needs: what every row must have (`RewardConfig.needs`). vision: prompts hold
+    images. answer: reward.answer, where answers are read whatever the prompt says. begin, held_out: as for
+    `load_problems`.
     """
-    raw, unreadable = read_readable(source, split, limit)
-    raw = with_graders(raw if begin is None else begin(raw, source, config), needs, name)
-    report = CheckReport(shown(source), len(raw) + len(unreadable))
-    for line, what in unreadable.items():
-        report.add(what, line)
-    for what in (absent := missing_columns(raw, config, needs)):
-        report.add(what)
-    if absent:
+    sets = source if isinstance(source, dict) else {"": source}
+    report = CheckReport(", ".join(map(shown, sets.values())), 0)
+    rows: list[Row] = []
+    for name, one in sets.items():
+        raw, unreadable = read_readable(one, split, limit, held_out)
+        raw = with_graders(raw if begin is None else begin(raw, one, config), needs, name)
+        report.rows += len(raw) + len(unreadable)
+        for line, what in unreadable.items():
+            report.add(what, place(one, line) if len(sets) > 1 else line)
+        for what in (absent := missing_columns(raw, config, needs)):
+            report.add(what, shown(one) if len(sets) > 1 else 0)
+        if absent:
+            continue
+        if tokenizer is not None:
+            check_template(tokenizer, config.chat_template_kwargs)
+        of_set = list(each_row(raw, config, needs, vision, tokenizer))
+        for row in of_set if len(sets) > 1 else ():
+            row.line, row.id = place(one, row.line), f"{name}/{row.id}"
+        shows = [raw[key].tolist() for key in (config.images_key, config.videos_key) if key in raw]
+        _note_prompts(report, of_set, shows)
+        rows += of_set
+    if not rows:
         return report
-    if tokenizer is not None:
-        check_template(tokenizer, config.chat_template_kwargs)
-    rows = list(each_row(raw, config, needs, vision, tokenizer))
     for row in rows:
         errors = [] if row.problem is None else _syntax_errors(row.problem)
         if row.problem is not None and not errors:
@@ -138,7 +151,7 @@ def check_rows(
         report.counted[f"rows {what}, left out"] = named(list(report.left_out))
     if report.rows and len(report.left_out) == report.rows:
         report.add(next(iter(report.left_out.values())))
-    asking = [row for row in rows if row.messages and not row.left_out]
+    asking = list(filter(_asks, rows))
     if needs == "answer":
         _see_formats(report, asking, answer)
     if report.problems:
@@ -146,8 +159,7 @@ def check_rows(
         report.counted["tests"] = sum(sizes)
         report.counted["tests per row"] = _spread(sizes)
         report.counted["rows without a solution"] = sum(each.solution is None for _, each in report.problems.values())
-    shows = [raw[key].tolist() for key in (config.images_key, config.videos_key) if key in raw]
-    _see_duplicates(report, asking, shows)
+    _see_duplicates(report)
     _see_prompts(report, asking, tokenizer, config.max_prompt_length)
     report.findings.sort(key=lambda finding: finding.row if isinstance(finding.row, int) else 0)
     return report
@@ -179,14 +191,15 @@ def compare_with_held_out(
 def read_suite(source: str, split: str, config: DataConfig) -> CheckReport:
     """An evaluation suite to search for overlaps with: problems with tests, else prompts, in the column that
     data.prompt_key or a published set calls so. Raises DataError where there is none."""
-    as_code = check_rows(source, split, config, "tests")
+    as_code = check_rows(source, split, config, "tests", held_out=True)
     if as_code.statements:
         return as_code
-    there = read_rows(source, split)
+    there = read_rows(source, split, held_out=True)
     found = next((name for name in (config.prompt_key, *STATEMENTS) if name in there), None)
     if found is None:
         raise DataError(f"{source}: no column holds prompts to compare with (columns: {', '.join(map(str, there))})")
-    return check_rows(source, split, config.model_copy(update={"prompt_key": found, "answer_key": "answer"}), "nothing")
+    columns = config.model_copy(update={"prompt_key": found, "answer_key": "answer"})
+    return check_rows(source, split, columns, "nothing", held_out=True)
 
 
 def find_overlaps(report: CheckReport, suite: CheckReport, name: str) -> None:
@@ -230,17 +243,24 @@ def _see_formats(report: CheckReport, rows: list[Row], answer: str | None) -> No
         report.add(f"prompts ask for the answer as {', '.join(other)}, and reward.answer={answer} reads it elsewhere")
 
 
-def _see_duplicates(report: CheckReport, rows: list[Row], shows: list[list[Any]]) -> None:
-    """Note every prompt, and those that repeat another: allowed, but rarely intended. shows: columns of media."""
+def _asks(row: Row) -> bool:
+    return bool(row.messages) and not row.left_out
+
+
+def _note_prompts(report: CheckReport, rows: list[Row], shows: list[list[Any]]) -> None:
+    """Note every prompt of a set. shows: its columns of media."""
+    for row in filter(_asks, rows):
+        media = [repr(values[row.position]) for values in shows if values[row.position] is not None]
+        report.prompts[row.line] = "\n".join([*(message["content"] for message in row.messages), *media])
+
+
+def _see_duplicates(report: CheckReport) -> None:
+    """Note prompts that repeat another: allowed, but rarely intended."""
     first_of: dict[str, Line] = {}
     repeated = []
-    for row in rows:
-        media = [repr(values[row.position]) for values in shows if values[row.position] is not None]
-        text = "\n".join([*(message["content"] for message in row.messages), *media])
-        report.prompts[row.line] = text
-        first = first_of.setdefault(text, row.line)
-        if first != row.line:
-            repeated.append(f"row {row.line} repeats row {first}")
+    for line, text in report.prompts.items():
+        if (first := first_of.setdefault(text, line)) != line:
+            repeated.append(f"row {line} repeats row {first}")
     report.counted["duplicate prompts"] = named(repeated)
 
 

@@ -154,7 +154,15 @@ def load_held_out(
     """The held-out sets of the settings by name ("": one without), each as `load_problems` has it."""
     return {
         name: load_problems(
-            each.source, each.split, config.with_columns_of(name), tokenizer, needs, vision, begin=begin, name=name
+            each.source,
+            each.split,
+            config.with_columns_of(name),
+            tokenizer,
+            needs,
+            vision,
+            begin=begin,
+            name=name,
+            held_out=True,
         )
         for name, each in config.held_out.items()
     }
@@ -197,14 +205,15 @@ def merged(parts: list[Problems]) -> Problems:
 def load_problems(
     source: Source, split: str, config: DataConfig, tokenizer: PreTrainedTokenizerBase, needs: Needs = "answer",
     vision: Vision | None = None, limit: int | None = None, begin: Begin | None = None, name: str = "",
+    held_out: bool = False,
 ) -> Problems:  # fmt: skip
     """Read, check and tokenise a data set. Raises DataError naming the row and what is wrong with it.
 
     needs: what every row must have (`RewardConfig.needs`). vision: for a vision-language model. limit: rows to read.
     begin: what changes rows before they are checked (an environment, which puts its first observation into their
-    prompts). name: of the set, and of its grader where rows name none.
+    prompts). name: of the set, and of its grader where rows name none. held_out: as for `read_rows`.
     """
-    raw = read_rows(source, split, limit=limit)
+    raw = read_rows(source, split, limit, held_out)
     raw = raw if begin is None else begin(raw, source, config)
     raw = with_graders(raw, needs, name)
     if absent := missing_columns(raw, config, needs):

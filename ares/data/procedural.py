@@ -24,13 +24,13 @@ def is_procedural(source: str) -> bool:
     return source.startswith(PREFIX) or source.partition("?")[0] == EPISODES
 
 
-def read_procedural(source: str, split: str, limit: int | None) -> pd.DataFrame:
+def read_procedural(source: str, limit: int | None, held_out: bool = False) -> pd.DataFrame:
     """The first `limit` questions of a source: prompt, answer, data_source, extra_info; of episodes id and seed.
 
     Raises ValueError.
     """
     name, _, query = source.partition("?")
-    usual = {"size": SIZE, "seed": 0 if split == "train" else FIRST_HELD_OUT}
+    usual = {"size": SIZE, "seed": FIRST_HELD_OUT if held_out else 0}
     settings = usual | dict(parse_qsl(query, strict_parsing=bool(query)))
     if name == EPISODES:
         return _episodes(settings, limit)

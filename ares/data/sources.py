@@ -61,18 +61,20 @@ def folder_of(source: Source) -> Path:
     return folders.pop() if len(folders) == 1 else Path()
 
 
-def read_rows(source: Source, split: str, limit: int | None = None) -> pd.DataFrame:
-    """The first `limit` raw rows (None: all), indexed for `place`.
+def read_rows(source: Source, split: str, limit: int | None = None, held_out: bool = False) -> pd.DataFrame:
+    """The first `limit` raw rows (None: all), indexed for `place`. held_out: of procedural tasks other questions.
 
     Raises DataError when there is nothing to read, and at the first line that is not a row.
     """
-    rows, unreadable = read_readable(source, split, limit)
+    rows, unreadable = read_readable(source, split, limit, held_out)
     for row, what in unreadable.items():
         raise DataError(f"{place(source, row)}: {what}")
     return rows
 
 
-def read_readable(source: Source, split: str, limit: int | None = None) -> tuple[pd.DataFrame, Unreadable]:
+def read_readable(
+    source: Source, split: str, limit: int | None = None, held_out: bool = False
+) -> tuple[pd.DataFrame, Unreadable]:
     """The rows among the first `limit` (None: all), indexed for `place`, and what is wrong with the others.
 
     Raises DataError when there is nothing to read.
@@ -82,7 +84,7 @@ def read_readable(source: Source, split: str, limit: int | None = None) -> tuple
     unreadable: Unreadable = {}
     left = limit
     for one in named:
-        frame, wrong = _rows(one, split, left)
+        frame, wrong = _rows(one, split, left, held_out)
         if len(named) > 1:
             frame.index = pd.Index([f"{one}:{row}" for row in frame.index], dtype=object)
             wrong = {f"{one}:{row}": what for row, what in wrong.items()}
@@ -125,10 +127,10 @@ def _expanded(one: str) -> list[str]:
     return files
 
 
-def _rows(one: str, split: str, limit: int | None) -> tuple[pd.DataFrame, Unreadable]:
+def _rows(one: str, split: str, limit: int | None, held_out: bool) -> tuple[pd.DataFrame, Unreadable]:
     if is_procedural(one):
         try:
-            return read_procedural(one, split, limit), {}
+            return read_procedural(one, limit, held_out), {}
         except ValueError as error:
             raise DataError(f"{one}: {error}") from error
     path = Path(location(one))
@@ -237,17 +239,18 @@ def _as_called(chat: Any) -> Any:
     """A chat without the nulls that Arrow puts into its tool calls, since all structs of a column have the same keys:
     a template would show them as arguments. One that was meant is lost too."""
     return [
-        {**message, "tool_calls": _without_nulls(message["tool_calls"])}
+        {**message, "tool_calls": without_nulls(message["tool_calls"])}
         if isinstance(message, dict) and "tool_calls" in message
         else message
         for message in chat
     ] if isinstance(chat, list) else chat  # fmt: skip
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
+    """A value without the keys that Arrow gives every object of a column, as null where a row's own has none."""
     if isinstance(value, dict):
-        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
-    return list(map(_without_nulls, value)) if isinstance(value, list) else value
+        return {name: without_nulls(each) for name, each in value.items() if each is not None}
+    return list(map(without_nulls, value)) if isinstance(value, list) else value
 
 
 def _arrow(path: Path) -> pa.Table:

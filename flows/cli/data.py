@@ -134,15 +134,14 @@ def _looked_at(config: "Config", model: str | None, against: list[str]) -> "Chec
     environment = None if tokenizer is None else OpenEnvironment.of(config, tokenizer)
     data, begin = (data, None) if environment is None else (environment.data, environment.begin)
     how: dict[str, Any] = {"answer": config.reward.answer, "begin": begin}
-    sources = [*data.train.values()] if isinstance(data.train, dict) else data.train
-    report = check_rows(sources, data.train_split, data, needs, tokenizer, vision, data.limit, **how)
+    report = check_rows(data.train_sets, data.train_split, data, needs, tokenizer, vision, data.limit, **how)
     if tokenizer is not None:
         ends = end_token_ids(config.model.location, tokenizer)
         for number, odd in enumerate(odd_in_template(tokenizer, data.chat_template_kwargs, ends), 1):
             report.counted[f"chat template, {number}"] = odd
     for name, each in data.held_out.items():
         columns = data.with_columns_of(name)
-        held_out = check_rows(each.source, each.split, columns, needs, None, vision, name=name, **how)
+        held_out = check_rows({name: each.source}, each.split, columns, needs, None, vision, held_out=True, **how)
         compare_with_held_out(report, held_out, name, data.drop_shared)
         if report.problems:
             find_overlaps(report, held_out, name)

@@ -138,6 +138,31 @@ def test_held_out_sets_are_judged_by_their_names_where_rows_do_not_say(source: P
                  f"data.validation={{math: {{source: {held_out}}}}}")[0] == 0  # fmt: skip
 
 
+def test_the_sources_of_a_mixture_are_checked_as_they_are_trained_on(source: Path) -> None:
+    """They were one list: ids of two sources clashed, data.limit was for both, graders were not their names."""
+    sums = written(
+        source.with_name("sums.jsonl"), *({"id": n, "prompt": f"{n}+1=?", "answer": n + 1} for n in range(3))
+    )
+    status, told = check(
+        source, [{"id": 0, "prompt": "2+1=?", "answer": 3}], f"data.train={{a: {sums}, b: {source}}}", "--json"
+    )
+    report = json.loads(told)
+    assert (status, report["findings"], report["trained_on"]) == (0, [], 4)
+    assert report["counts"]["duplicate prompts"] == f"1: row {source}:1 repeats row {sums}:3"
+    by_row = [
+        f"data.train={{math: {sums}, code: {source}}}",
+        "reward.kind=[math, code]",
+        "reward.by_row=true",
+        "--json",
+    ]
+    inc = {"id": 0, "prompt": "Write inc.", "test_cases": ["assert inc(1) == 2"]}
+    status, told = check(source, [inc, inc | {"id": 1, "test_cases": ["assert inc("]}], *by_row)
+    (finding,) = json.loads(told)["findings"]
+    assert (status, finding["row"], finding["id"]) == (1, f"{source}:2", "code/1")
+    status, told = check(source, [inc, inc | {"id": 1, "test_cases": ["assert inc("]}], *by_row, "data.limit=1")
+    assert (status, json.loads(told)["trained_on"]) == (0, 2)
+
+
 def test_problems_of_a_suite_are_named_with_where_they_are_from(source: Path, tmp_path: Path) -> None:
     words = "given a list of whole numbers return the longest run of them that never falls"
     rows = [

@@ -8,20 +8,22 @@ from collections.abc import Iterator
 import pandas as pd
 import pytest
 
-from ares.config import RewardConfig
+from ares.config import DataConfig, RewardConfig
+from ares.data import load_held_out, load_train
 from ares.data.procedural import read_procedural
 from ares.data.sources import DataError, read_rows
 from ares.grading import RewardError
 from ares.grading.grader import Grader
 from ares.grading.graders import load_grader
 from rewards.procedural import REFUSED, make_task, reasoning_gym
+from tests.ares.builders import tokenizer
 
 pytest.importorskip("reasoning_gym", reason="pip install 'ares[real]'")
 SUMS = "reasoning_gym:chain_sum?min_terms=2&max_terms=3"
 
 
 def test_rows_name_their_question_and_are_the_same_every_time():
-    rows, again = (read_procedural(SUMS, "train", 7) for _ in range(2))
+    rows, again = (read_procedural(SUMS, 7) for _ in range(2))
     assert rows.equals(again)
     assert list(rows.index) == [1, 2, 3, 4, 5, 6, 7]
     for row in rows.to_dict("records"):
@@ -29,23 +31,23 @@ def test_rows_name_their_question_and_are_the_same_every_time():
         assert (made["question"], made["answer"]) == (row["prompt"], row["answer"])
 
 
-def test_held_out_questions_are_others_than_those_trained_on():
-    train, held_out = (
-        read_procedural(f"{SUMS}&min_digits=5&max_digits=6&size=300", of, None) for of in ("train", "test")
-    )
+def test_held_out_questions_are_others_than_those_trained_on_whatever_their_splits_are_called():
+    """`train[:90%]` had the held-out questions, and a held-out split called `train` those that are trained on."""
+    source = f"{SUMS}&min_digits=5&max_digits=6&size=300"
+    data = DataConfig(train=source, train_split="train[:90%]", validation=source, validation_split="train")
+    train, held_out = load_train(data, tokenizer(), "answer"), load_held_out(data, tokenizer(), "answer")[""]
     assert len(train) == len(held_out) == 300
-    assert not set(train["prompt"]) & set(held_out["prompt"])
+    assert not train.shared_with(held_out).any()
+    assert train.frame["prompt"].equals(load_train(DataConfig(train=source), tokenizer(), "answer").frame["prompt"])
 
 
 def test_seed_and_index_are_one_number_so_overlapping_seeds_repeat_questions():
-    one, next_one = (read_procedural(f"{SUMS}&seed={seed}&size=5", "test", None)["prompt"].tolist() for seed in (7, 8))
+    one, next_one = (read_procedural(f"{SUMS}&seed={seed}&size=5", None)["prompt"].tolist() for seed in (7, 8))
     assert one[1:] == next_one[:-1]
 
 
 def test_levels_are_those_of_the_tasks_curriculum():
-    lengths = [
-        read_procedural(f"reasoning_gym:chain_sum?level={n}", "train", 50)["prompt"].str.len().mean() for n in (0, 2)
-    ]
+    lengths = [read_procedural(f"reasoning_gym:chain_sum?level={n}", 50)["prompt"].str.len().mean() for n in (0, 2)]
     assert lengths[0] < lengths[1]
 
 
@@ -69,7 +71,7 @@ def test_what_cannot_be_made_is_refused_by_name(source: str, what: str):
 
 
 def test_answers_are_scored_by_the_tasks_own_scorer():
-    row = read_procedural(SUMS, "test", 1).to_dict("records")[0]
+    row = read_procedural(SUMS, 1).to_dict("records")[0]
     right, empty, verbose = (
         reasoning_gym(row["data_source"], answer, row["answer"], row["extra_info"])
         for answer in (row["answer"], "", f"it is {row['answer']}")
@@ -80,7 +82,7 @@ def test_answers_are_scored_by_the_tasks_own_scorer():
 
 
 def test_a_scorer_that_raises_gives_no_score_and_never_zero():
-    row = read_procedural("reasoning_gym:prime_factorization", "test", 1).to_dict("records")[0]
+    row = read_procedural("reasoning_gym:prime_factorization", 1).to_dict("records")[0]
     assert reasoning_gym(row["data_source"], "not a number", row["answer"], row["extra_info"])["score"] is None
 
 
@@ -91,7 +93,7 @@ def grader() -> Iterator[Grader]:
 
 
 def asked(source: str, count: int) -> pd.DataFrame:
-    return read_procedural(source, "test", count).assign(id=list("abc")[:count], slot=range(count), sample=0)
+    return read_procedural(source, count).assign(id=list("abc")[:count], slot=range(count), sample=0)
 
 
 def test_an_answer_of_several_lines_is_read_whole(grader: Grader) -> None:
@@ -110,7 +112,7 @@ def test_a_task_whose_own_answer_is_worth_nothing_as_it_is_read_is_refused_befor
 
 
 def test_another_version_that_makes_other_questions_is_noticed():
-    row = read_procedural(SUMS, "test", 1).to_dict("records")[0]
+    row = read_procedural(SUMS, 1).to_dict("records")[0]
     with pytest.raises(ValueError, match="question 0 is another one now"):
         reasoning_gym(row["data_source"], "1", "another answer", row["extra_info"])
 
