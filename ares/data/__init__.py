@@ -15,6 +15,7 @@ from ares.data.chats import (
     refuse_messages_as_text,
     rendered,
     show_tools,
+    tools_of,
     write_chat,
 )
 from ares.data.check import CheckReport, Finding, check_rows, compare_with_held_out, find_overlaps, named, read_suite

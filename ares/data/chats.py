@@ -14,7 +14,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from ares.config import DataConfig
-from ares.data.sources import DataError
+from ares.data.sources import DataError, is_missing, without_nulls
 
 DATE = datetime(2024, 7, 26)
 """What templates that write today's date are given (Llama's own, where it knows none): prompts that change overnight
@@ -60,6 +60,8 @@ def checked_messages(value: Any, config: DataConfig) -> list[dict[str, Any]]:
     for message in messages:
         if not isinstance(calls := message.get("tool_calls", []), list):
             raise DataError(f"tool_calls of a message are a list of objects, this is {calls!r:.80}")
+        if calls:
+            message["tool_calls"] = list(map(_with_arguments, calls))
     if config.system_prompt is None or messages[0]["role"] == "system":
         return messages
     return [{"role": "system", "content": config.system_prompt}, *messages]
@@ -75,6 +77,22 @@ def _with_content(message: Any) -> Any:
     """A message that only calls tools, whose content is null in most sets, with an empty one."""
     is_call = isinstance(message, dict) and message.get("content") is None and message.get("tool_calls")
     return {**message, "content": ""} if is_call else message
+
+
+def _with_arguments(call: Any) -> Any:
+    """A tool call with its arguments as an object, which templates write as JSON: OpenAI's own form has text, which
+    they would write as JSON once more. Raises DataError."""
+    called = call.get("function", call) if isinstance(call, dict) else None
+    if not isinstance(called, dict) or not isinstance(text := called.get("arguments"), str):
+        return call
+    try:
+        arguments = json.loads(text)
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise DataError(f"arguments of a tool call are an object, or the JSON of one, these are {text!r:.80}")
+    told = {**called, "arguments": arguments}
+    return {**call, "function": told} if "function" in call else told
 
 
 def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], settings: Mapping[str, Any]) -> str:
@@ -165,6 +183,26 @@ def check_template(tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, An
             raise DataError(
                 f"data.chat_template_kwargs.{name}: the chat template of {tokenizer.name_or_path} does not look at it"
             )
+
+
+def tools_of(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """The argument with which the chat template shows a row's own tools: its column `tools`, a list of schemas or the
+    JSON of one, as TRL has it. Raises DataError."""
+    given = row.get("tools")
+    if is_missing(given) or given in ("", []):
+        return {}
+    try:
+        tools = without_nulls(json.loads(given) if isinstance(given, str) else given)
+    except (ValueError, RecursionError):
+        tools = None
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise DataError(f"column 'tools' is a list of schemas, or the JSON of one, this is {given!r:.80}")
+    if tools and not re.search(r"\btools\b", str(tokenizer.chat_template)):
+        raise DataError(
+            f"the chat template of {tokenizer.name_or_path} shows no tools, and the row has some in column 'tools': "
+            "describe them in the prompt, and leave the column out"
+        )
+    return {"tools": tools} if tools else {}
 
 
 def odd_in_template(

@@ -14,7 +14,7 @@ import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
 from ares.config import DataConfig, Need, Needs
-from ares.data.chats import conversation, rendered
+from ares.data.chats import conversation, rendered, tools_of
 from ares.data.code import IDS, CodeProblem, NoTests, RowError, read_problem
 from ares.data.code_sets import ground_truth
 from ares.data.sources import DataError, is_missing
@@ -77,8 +77,9 @@ def each_row(
                 row.messages = conversation(spoken(row.asked) if vision else row.asked, config)
             if row.messages and tokenizer is not None and not row.left_out:
                 parts = in_parts(row.messages)[0] if vision else row.messages
-                # An agent shows its own tools.
-                own = json.loads(values[OPENING]).get("template", {}) if OPENING in values else {}
+                # An environment shows its own tools, an agent by itself.
+                begun = values.get(OPENING)
+                own = json.loads(begun).get("template", {}) if begun else tools_of(values, tokenizer)
                 row.text = rendered(tokenizer, parts, config.chat_template_kwargs | own)
         except DataError as error:
             row.wrong.append(str(error))

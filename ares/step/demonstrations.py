@@ -7,8 +7,7 @@
 What the template writes to begin an answer is not learnt, the token that ends one is, what follows it is not. A limit:
 GLM-4's template writes no end, so none is learnt. Where a template writes earlier answers differently from the last one
 (Qwen3 drops their thoughts), each answer is a sequence of its own, with what the model would see before it. Of a pair,
-two answers to one prompt, only they are learnt. Not covered: pictures, a row's own tools, the loss
-(algorithms/supervised.py).
+two answers to one prompt, only they are learnt. Not covered: pictures, the loss (algorithms/supervised.py).
 """
 
 from bisect import bisect_left
@@ -37,6 +36,7 @@ from ares.data import (
     read_rows,
     refuse_messages_as_text,
     shown,
+    tools_of,
     write_chat,
 )
 from ares.step.metrics import length_metrics
@@ -85,7 +85,8 @@ def _load(
                 rows = [find_pair(tokenizer, values, config, around)]
             else:
                 chat = demonstrated_chat(values, config)
-                rows = [[each] for each in find_answers(tokenizer, chat, config.chat_template_kwargs)]
+                settings = config.chat_template_kwargs | tools_of(values, tokenizer)
+                rows = [[each] for each in find_answers(tokenizer, chat, settings)]
         except DataError as error:
             raise DataError(f"{place(source, row.line)}: {error}") from error
         for number, answered in enumerate(rows):
@@ -179,6 +180,7 @@ def find_pair(
     `ares export RUN --pairs` writes it. around: what the template writes before and after an answer. Raises DataError.
     """
     prompt, (before, after), pair = values[config.prompt_key], around, list[Answered]()
+    settings = config.chat_template_kwargs | tools_of(values, tokenizer)
     for name in ("chosen", "rejected"):
         answer: Any = values.get(name)
         if is_missing(prompt) or is_missing(answer):
@@ -196,7 +198,7 @@ def find_pair(
         _refuse_silence(messages)
         if messages[-1]["role"] != "assistant":
             raise DataError(f"column {name!r}: the last message is not the assistant's")
-        text, spans = find_answers(tokenizer, messages, config.chat_template_kwargs)[-1]
+        text, spans = find_answers(tokenizer, messages, settings)[-1]
         pair.append((text, spans[-1:]))
     if pair[0] == pair[1]:
         raise DataError("chosen and rejected are the same text: there is nothing to prefer")

@@ -1,6 +1,7 @@
 import copy
 import datetime
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,8 @@ SEES_USERS = "{% for each in messages if each.role != 'tool' %}{{ each.role }}: 
          "leaves out that message 2 of the chat calls 'weather'"),
         ({"role": "assistant", "content": "Wait.", "tool_calls": [{"name": "weather"}]}, "calls 'weather'"),
         ({"role": "assistant", "content": "Wait.", "tool_calls": "[]"}, "tool_calls of a message are a list"),
+        *(({"role": "assistant", "content": "Wait.", "tool_calls": [{"name": "weather", "arguments": wrong}]},
+           "arguments of a tool call are an object, or the JSON of one") for wrong in ("", "[1]", '{"city": ')),
     ],
 )  # fmt: skip
 def test_a_message_that_the_template_leaves_out_is_an_error(message: Any, said: str, tmp_path: Path) -> None:
@@ -158,10 +161,17 @@ def test_a_message_may_be_written_in_another_form(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-def test_calls_of_functions_with_other_arguments_are_shown_with_their_own(suffix: str, tmp_path: Path) -> None:
-    """Parquet gives all structs of a column the same keys: each call had the others' arguments too, as null."""
+@pytest.mark.parametrize("written_as", [dict, json.dumps])
+def test_calls_of_functions_with_other_arguments_are_shown_with_their_own(
+    written_as: Callable[[Any], Any], suffix: str, tmp_path: Path
+) -> None:
+    """Parquet gives all structs of a column the same keys: each call had the others' arguments too, as null. OpenAI's
+    arguments are JSON text, which templates wrote as JSON once more."""
     calls = [{"function": {"name": "f", "arguments": each}} for each in ({"city": "P"}, {"n": [{"a": 1}, {"b": 2}]})]
-    turns = [{"role": "user", "content": "Warm?"}, {"role": "assistant", "content": "", "tool_calls": calls},
+    asked = [
+        {"function": each["function"] | {"arguments": written_as(each["function"]["arguments"])}} for each in calls
+    ]
+    turns = [{"role": "user", "content": "Warm?"}, {"role": "assistant", "content": "", "tool_calls": asked},
              {"role": "tool", "content": "12 °C", "tool_calls": None}]  # fmt: skip
     template = "{% for each in messages %}{{ each.content }}{% for call in each.tool_calls or [] %}" \
         "{{ call | tojson }}{% endfor %}{% endfor %}"  # fmt: skip
@@ -169,6 +179,35 @@ def test_calls_of_functions_with_other_arguments_are_shown_with_their_own(suffix
     text = templated(template, str(path)).frame["prompt"][0]
     shown = text.removeprefix("Warm?").removesuffix("12 °C").replace("}{", "}\n{").splitlines()
     assert sorted(map(json.loads, shown), key=str) == sorted(calls, key=str)
+
+
+SHOWS_TOOLS = "{{ messages[0].content }}{% for each in tools or [] %}{{ each | tojson }}{% endfor %}"
+TOOLS = [{"function": {"name": "weather", "parameters": {"city": "text"}}}, {"function": {"name": "time"}}]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+@pytest.mark.parametrize("written_as", [list, json.dumps])
+def test_the_template_is_shown_the_tools_of_a_row(
+    written_as: Callable[[Any], Any], suffix: str, tmp_path: Path
+) -> None:
+    rows = [GOOD | {"tools": written_as(TOOLS)}, GOOD | {"id": "b", "tools": written_as([])}, GOOD | {"id": "c"}]
+    prompts = templated(SHOWS_TOOLS, str(written(tmp_path / f"p.{suffix}", *rows))).frame["prompt"].tolist()
+    assert prompts == ["1+1=?" + "".join(map(json.dumps, TOOLS)), "1+1=?", "1+1=?"]
+
+
+@pytest.mark.parametrize(
+    ("template", "tools", "said"),
+    [
+        (SHOWS_TOOLS, "[{", "column 'tools' is a list of schemas, or the JSON of one, this is '\\[{'"),
+        (SHOWS_TOOLS, ["weather"], "column 'tools' is a list of schemas"),
+        (SEES_USERS, TOOLS, "the chat template of .* shows no tools, and the row has some"),
+    ],
+)
+def test_tools_of_a_row_that_no_prompt_can_show_are_an_error(
+    template: str, tools: Any, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=rf"p\.jsonl:1: {said}"):
+        templated(template, jsonl(tmp_path / "p.jsonl", [GOOD | {"tools": tools}]))
 
 
 def test_columns_with_names_of_ours_are_the_rows_own(tmp_path: Path) -> None:

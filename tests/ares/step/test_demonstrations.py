@@ -8,6 +8,7 @@ import pytest
 
 from ares.config import DataConfig
 from ares.data import DataError, write_chat
+from ares.environments import Call, parse_calls
 from ares.step import load_demonstrations
 from tests.ares.data.code_rows import written
 from tests.ares.data.published_templates import PUBLISHED, published
@@ -88,6 +89,18 @@ def test_an_answer_may_be_messages(tmp_path: Path) -> None:
     )  # fmt: skip
     for _, row in apart.iterrows():
         assert row.drop("id").equals(whole.iloc[0].drop("id"))
+
+
+def test_tools_are_shown_and_a_call_of_one_is_learnt_as_it_is_read(tmp_path: Path) -> None:
+    """A row's tools were in no prompt, and arguments in OpenAI's form were learnt as JSON of JSON."""
+    called = {"function": {"name": "look_up", "arguments": json.dumps({"word": "ok"})}}
+    calls = {"role": "assistant", "content": None, "tool_calls": [called]}
+    row = {"prompt": ASKED, "tools": [{"type": "function", "function": {"name": "look_up"}}]}
+    (learnt,) = load(tmp_path, "qwen25", [row | {"answer": [calls]}]).itertuples()
+    assert '{"name": "look_up"}' in learnt.prompt
+    assert parse_calls(learnt.response[0], "hermes") == [Call("look_up", {"word": "ok"})]
+    (pair,) = load(tmp_path, "qwen25", [row | {"chosen": [calls], "rejected": SAID}], pairs=True).itertuples()
+    assert pair.prompt == learnt.prompt
 
 
 def test_longer_chats_are_left_out(tmp_path: Path) -> None:
