@@ -66,7 +66,8 @@ class WeightsAndBiases(Tracker):
 
     def __init__(self, settings: TrackingConfig, config: Config, store: RunStore) -> None:
         super().__init__(settings, config, store)
-        self.wandb, self.run, self.is_away = _import("wandb", "wandb"), None, False
+        self.wandb, self.is_away = _import("wandb", "wandb"), False
+        self.run: Any = None
         self.note, self.newest = store.directory / "wandb.json", -1
         if self.note.exists():
             self.newest = json.loads(self.note.read_text(encoding="utf-8"))["logged"]
