@@ -26,6 +26,7 @@ _LOW_NUMBERS = 8
 _MOMENTS = 200  # milliseconds
 # Of a program's threads. The default of 8 MiB counts in full against its memory: 64 threads would fill it.
 _STACK_BYTES = 2 << 20
+_filler: list[bytes] = []
 
 
 def main(connection: socket.socket, warm: list[str]) -> None:
@@ -66,6 +67,8 @@ def main(connection: socket.socket, warm: list[str]) -> None:
     packages.seed(candidate.RANDOM_SEED)  # nothing draws numbers before a program does
     candidate.rehearse()
     gc.collect()
+    # What a fork allocates would fill the holes that imports have left, one page to copy for each of them.
+    _filler.extend(bytes(16 * size - sys.getsizeof(b"")) for size in range(3, 33) for _ in range(150))
     gc.freeze()  # otherwise the collector of every fork touches, and so copies, all of these pages
     layers.limit_own_resources()
     wire.send(connection, wire.encode_frame({"applied": layers.applied, "missing": layers.missing}))
