@@ -47,9 +47,9 @@ class RewardedBatch:
     batch: DataProto
     """All fields: `difficulty`, `entropies`, `values` of a critic, `baseline` of the greedy answer, …"""
     parts: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """What the reward of a row consists of, by name: [B] float64, NaN for none."""
+    """What the reward of a row consists of, by name, not multiplied by its weight: [B] float64, NaN for none."""
     weights: Mapping[str, float] = field(default_factory=dict)
-    """Factors of those parts that are scores of functions; in the reward, the parts are already multiplied."""
+    """Factors of parts in the reward; of a part that is not named, 1."""
 
 
 class AdvantageEstimator(Protocol):

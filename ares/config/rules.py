@@ -203,6 +203,12 @@ def _advantages(config: Config) -> Iterator[str]:
         )
     if advantage.estimator == "gdpo" and algorithm.kl.placement == "reward":
         yield "algorithm.advantage: gdpo compares each part of the reward, and KL is not one: set kl.placement=loss"
+    if advantage.estimator == "gdpo" and (algorithm.aepo.enabled or config.rollout.second_turn.enabled):
+        yield (
+            "algorithm.advantage: gdpo divides each part of the reward by its own spread, so that the entropy term and "
+            "the credit for second turns would not keep their size: set algorithm.aepo.enabled=false and "
+            "rollout.second_turn.enabled=false"
+        )
     if advantage.estimator == "pass_at_k" and (k := advantage.settings.get("k", 1)) > config.rollout.n:
         yield f"algorithm.advantage.settings.k ({k}) must be at most rollout.n ({config.rollout.n})"
 

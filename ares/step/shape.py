@@ -215,8 +215,17 @@ def _advantages(
         for name, values in batch.non_tensor_batch.items()
         if name.startswith(OF_A_FUNCTION)
     }
+    code = config.reward.code
+    weights = {
+        "code": code.weight,
+        "efficiency": code.efficiency,
+        "format_score": code.format_weight,
+        "overlong": config.algorithm.overlong.soft_punish_weight,
+    }
+    parts = {name: values / weights.get(name, 1.0) for name, values in parts.items()}
     if scores:  # of functions, of which the part `score` is the weighted sum
         parts = {name: values for name, values in parts.items() if name != SCORE} | scores
+        weights |= config.reward.weight_of
     return estimator.estimate(
         RewardedBatch(
             rewards=batch.tensor("token_level_rewards"),
@@ -225,7 +234,7 @@ def _advantages(
             counts=counts,
             batch=batch,
             parts=parts,
-            weights=config.reward.weight_of if scores else {},
+            weights=weights,
         )
     )
 

@@ -92,6 +92,7 @@ def refusal(name: str, *overrides: str) -> str:
         ("algorithm=dap", "algorithm: 'dap' is neither a section nor a preset (did you mean dapo?)"),
         ("algorithm.advantage.estimator=maxrl", "maxrl is for rewards 0 and 1: set algorithm.aepo.enabled=false"),
         ("algorithm={advantage: {estimator: gdpo}, kl: {placement: reward}}", "gdpo compares each part of the reward"),
+        ("algorithm={advantage: {estimator: gdpo}, aepo: {enabled: true}}", "gdpo divides each part of the reward"),
         (
             f"algorithm={{{OFF}, advantage: {{estimator: pass_at_k, settings: {{k: 9}}}}}}",
             "k (9) must be at most rollout.n",

@@ -312,13 +312,15 @@ def test_the_engines_mismatch_is_weighted_or_left_out(cap: float | None, kind: s
 
 
 def test_gdpo_compares_parts_of_the_reward_and_weighted_scores_of_functions(tmp_path: Path) -> None:
-    settings = config(*SMALL, "algorithm.advantage.estimator=gdpo", "algorithm.difficulty.target_mode=previous")
+    gdpo = (*SMALL, "algorithm.advantage.estimator=gdpo", "algorithm.aepo.enabled=false")
+    settings = config(*gdpo, "rollout.max_response_length=8", "algorithm.overlong.soft_punish_cache=4",
+                      "algorithm.overlong.soft_punish_weight=0.25")  # fmt: skip
     batch = handmade(entropies(), ACCURACIES)
     shape(batch, RunState.initial(settings, 10), settings)
-    parts = {
-        name: torch.tensor(column(batch, name), dtype=torch.float64) for name in ("accuracy", "reward_entropy_score")
-    }
-    expected, _ = compute_gdpo_outcome_advantage(parts, {}, batch.tensor("response_mask"), column(batch, "uid"))
+    parts = {name: torch.tensor(column(batch, name), dtype=torch.float64) for name in ("accuracy", "reward_overlong")}
+    parts["reward_overlong"] *= 4
+    mask, groups = batch.tensor("response_mask"), column(batch, "uid")
+    expected, _ = compute_gdpo_outcome_advantage(parts, {"reward_overlong": 0.25}, mask, groups)
     torch.testing.assert_close(batch.tensor("advantages"), expected)
 
     batch = handmade(entropies(), ACCURACIES)
@@ -330,12 +332,11 @@ def test_gdpo_compares_parts_of_the_reward_and_weighted_scores_of_functions(tmp_
     functions = tmp_path / "mine.py"
     functions.write_text("def brief(completions, **columns): ...\ndef kind(completions, **columns): ...\n")
     reward = f"reward={{kind: ['{functions}:brief', '{functions}:kind'], weights: [2, 1], accuracy: 0.5}}"
-    weighted = config(*SMALL, "algorithm.advantage.estimator=gdpo", "algorithm.aepo.enabled=false", reward)
+    weighted = config(*gdpo, reward)
     shape(batch, RunState.initial(weighted, 10), weighted)
     parts = {name.removeprefix("score_"): torch.tensor(values, dtype=torch.float64) for name, values in scores.items()}
     parts["accuracy"] = torch.tensor(column(batch, "accuracy"), dtype=torch.float64)
-    mask = batch.tensor("response_mask")
-    expected, _ = compute_gdpo_outcome_advantage(parts, {"brief": 2.0}, mask, column(batch, "uid"))
+    expected, _ = compute_gdpo_outcome_advantage(parts, {"brief": 2.0}, mask, groups)
     torch.testing.assert_close(batch.tensor("advantages"), expected)
 
 
