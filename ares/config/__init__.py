@@ -4,7 +4,8 @@ Covered: strict models (run, algorithm, reward), YAML profiles with `extends`, d
 changes results. Not covered: what a setting does; the package that does it says so.
 """
 
-from algorithms.settings import FilterSettings, Strict
+from algorithms.settings import Strict
+from ares.config.algorithm import AlgorithmConfig
 from ares.config.data import DataConfig, Order, Source
 from ares.config.environment import TEMPLATE_LENGTH, EnvironmentConfig
 from ares.config.extensions import (

@@ -26,7 +26,7 @@ from ares.data import Vision
 from ares.grading import answered, grade_rows, load_grader
 from ares.history.measures import open_past, restored_with, shape_again
 from ares.runs import Step, load_sets, run_files, what_grades
-from ares.step import is_second_turn, joined_rows, keep_groups, rewarded, total_reward
+from ares.step import is_second_turn, joined_rows, keep_groups, observe_tests, rewarded, total_reward
 from ares.store import MEMO_FILE, StoreError, file_digest
 
 IDS, OF_PROBLEMS = ["id", "slot", "sample"], ["prompt", "answer"]
@@ -73,7 +73,7 @@ class Course(NamedTuple):
     advantages: np.ndarray
     """Mean advantage of each trained sample [B]; of the bootstrap, the accuracies that difficulty is made from."""
     controllers: str = ""
-    """Difficulty, targets, α and KL after the step, as JSON."""
+    """Difficulty, targets, α and KL after the step, of the bootstrap the pass rates of tests, as JSON."""
 
 
 class Rescore:
@@ -216,8 +216,10 @@ class Rescore:
         rewards = named.reindex(pd.MultiIndex.from_frame(drawn[IDS]))
         if not step.number:
             accuracy = rows.loc[~is_second_turn(rows), "accuracy"].to_numpy(dtype=float, na_value=np.nan)
-            return Course(rewards, [], accuracy)
-        kept = keep_groups(rows, config.algorithm.filter, values)
+            observe_tests(rates, rows)
+            weights = "" if rates is None else json.dumps(rates.state_dict())
+            return Course(rewards, [], accuracy, weights)
+        kept = keep_groups(rows, config.algorithm, values)
         batch, state = shape_again(step, rows, config)
         mask = batch.tensor("response_mask")
         advantages = (batch.tensor("advantages") * mask).sum(1) / mask.sum(1).clamp(min=1)

@@ -21,7 +21,7 @@ from ares.step.metrics import OF_A_FUNCTION, evaluation_metrics, evaluation_tabl
 from ares.step.opening import OpenEnvironment
 from ares.step.refill import FilterExhausted, Refill, keep_groups
 from ares.step.requests import asked_rows, begun_rows, continue_rows, engine_calls, requested_rows
-from ares.step.rewards import PART, JudgedPrograms, rewarded, total_reward
+from ares.step.rewards import JudgedPrograms, observe_tests, rewarded, total_reward
 from ares.step.rows import (
     FEW_STEPS_SLOT,
     GREEDY,

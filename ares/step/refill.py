@@ -11,7 +11,7 @@ import pandas as pd
 
 from algorithms.filtering import informative_rows, varied_rows
 from algorithms.groups import SECOND_TURN_SLOT
-from ares.config import Config, FilterSettings
+from ares.config import AlgorithmConfig, Config
 from ares.errors import UserError
 from ares.step.episodes import episode_metrics
 from ares.step.metrics import code_metrics, count_solved, function_metrics
@@ -66,10 +66,7 @@ class Refill:
 
         rows: every sample of the draw, with rewards (ares/step/rewards.py).
         """
-        rewards = total_reward(rows)
-        if self.config.algorithm.overlong.leaves_out_truncated:  # groups are compared without them
-            rewards = np.where(rows["truncated"], np.nan, rewards)
-        good = keep_groups(rows, self.config.algorithm.filter, rewards)
+        good = keep_groups(rows, self.config.algorithm, total_reward(rows))
         first_turn = [slot for slot in good if slot < SECOND_TURN_SLOT]
         chosen = set(first_turn[: self.wanted - self._kept])
         trained = [slot for slot in good if slot % SECOND_TURN_SLOT in chosen]
@@ -139,14 +136,13 @@ class Refill:
         )
 
 
-def keep_groups(rows: pd.DataFrame, filtering: FilterSettings, rewards: np.ndarray) -> list[int]:
-    """Slots of the groups worth training on: at least two rows with a reward and, with filtering, a signal.
+def keep_groups(rows: pd.DataFrame, settings: AlgorithmConfig, rewards: np.ndarray) -> list[int]:
+    """Slots of the groups worth training on: at least two rows that count and, with filtering, a signal.
 
-    rows: slot, accuracy and, for ReMax, baseline: the greedy answer needs a score too. rewards: [B], NaN for none.
+    rows: slot, accuracy, where truncated rows are left out `truncated`, and for ReMax `baseline`: the greedy answer
+    needs a score too. rewards: [B], NaN for none.
     """
-    counts = ~np.isnan(rewards)
-    if "baseline" in rows:
-        counts &= rows["baseline"].notna().to_numpy()
+    filtering, counts = settings.filter, _counted(rows, settings, rewards)
     scored, rewards = rows[counts], rewards[counts]
     slots = scored["slot"].to_numpy()
     keep = scored.groupby("slot")["slot"].transform("size").to_numpy() >= SMALLEST_GROUP
@@ -155,3 +151,13 @@ def keep_groups(rows: pd.DataFrame, filtering: FilterSettings, rewards: np.ndarr
     elif filtering.enabled:
         keep &= informative_rows(slots, scored["accuracy"].to_numpy(dtype=float), filtering.low, filtering.high)
     return [int(slot) for slot in np.unique(slots[keep])]
+
+
+def _counted(rows: pd.DataFrame, settings: AlgorithmConfig, rewards: np.ndarray) -> np.ndarray:
+    """Which rows are compared with others of their group: bool [B]."""
+    counts = ~np.isnan(rewards)
+    if settings.overlong.leaves_out_truncated:
+        counts &= ~rows["truncated"].to_numpy(dtype=bool)
+    if "baseline" in rows:
+        counts &= rows["baseline"].notna().to_numpy()
+    return counts

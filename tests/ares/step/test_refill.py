@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from algorithms.groups import SECOND_TURN_SLOT
-from ares.config import FilterSettings
+from ares.config import AlgorithmConfig
 from ares.step.refill import FilterExhausted, Refill, keep_groups
 from ares.step.rewards import rewarded
 from tests.ares.builders import config
@@ -28,7 +28,7 @@ def groups_of(*groups: list[float | None], first_slot: int = 0) -> pd.DataFrame:
 def kept(rows: pd.DataFrame, rewards: list[float] | None = None, **settings: Any) -> list[int]:
     """Slots that are kept when the reward is accuracy, or what is given."""
     of_rows = rows["accuracy"].to_numpy(dtype=float, na_value=np.nan) if rewards is None else np.array(rewards)
-    return keep_groups(rows, FilterSettings(**settings), of_rows)
+    return keep_groups(rows, AlgorithmConfig.model_validate({"filter": settings}), of_rows)
 
 
 GROUPS: tuple[list[float | None], ...] = (
