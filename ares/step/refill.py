@@ -126,13 +126,25 @@ class Refill:
         return pd.concat(self._rows, ignore_index=True)
 
     def _exhausted(self) -> str:
-        filtering = self.config.algorithm.filter
+        filtering, rows = self.config.algorithm.filter, self._drawn_rows()
+        rows = rows[~is_second_turn(rows)]
+        counts = pd.Series(_counted(rows, self.config.algorithm, total_reward(rows)), index=rows.index)
+        short = int((counts.groupby(rows["slot"]).sum() < SMALLEST_GROUP).sum())
         by_accuracy = f"an accuracy between {filtering.low} and {filtering.high}"
         worth = "rewards that differ" if filtering.key == "reward" else by_accuracy
+        remedy = (
+            "The data is too easy or too hard for this policy: change the data, raise rollout.n, or set "
+            "algorithm.filter.enabled=false."
+        )
+        if 2 * short > self.drawn - self._useful:
+            worth = f"{SMALLEST_GROUP} samples to compare"
+            remedy = (
+                f"In {short}, the others were truncated and left out, or have no score: raise "
+                "rollout.max_response_length, or see what the reward reports."
+            )
         return (
             f"step {self.step}: after {filtering.max_tries} rollouts ({self.drawn} prompts) only {self._kept} of "
-            f"{self.wanted} groups had {worth}. The data is too easy or too hard for this policy: change the data, "
-            "raise rollout.n, or set algorithm.filter.enabled=false."
+            f"{self.wanted} groups had {worth}. {remedy}"
         )
 
 

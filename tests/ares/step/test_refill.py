@@ -160,3 +160,13 @@ def test_after_the_last_try_it_says_what_was_missing(key: str, group: list[float
         take(of, *groups)
     with pytest.raises(FilterExhausted, match=told):
         of.ask()
+
+
+def test_after_the_last_try_it_says_that_truncated_samples_were_left_out() -> None:
+    """It called the data too easy or too hard, and advised to switch off a filter that was off."""
+    of = refill(2, "algorithm.filter={max_tries: 1, enabled: false}", "algorithm.overlong.mask_truncated=true")
+    of.ask()
+    rows = groups_of([1, 0], [1, 0]).assign(tokens=3, truncated=[False, False, False, True])
+    of.take(rewarded(rows, of.config, None))
+    with pytest.raises(FilterExhausted, match=r"only 1 of 2 groups had 2 samples .*raise rollout\.max_response_length"):
+        of.ask()
