@@ -53,11 +53,13 @@ class DeltaDict(MutableMapping[K, V], Generic[K, V]):
         self.recent = {}
 
 
-def check_state(state: Mapping[str, Any], like: Mapping[str, Any], what: str) -> None:
+def check_state(state: Mapping[str, Any] | None, like: Mapping[str, Any], what: str) -> None:
     """Raise ValueError unless a stored state has the keys of `like` and only finite numbers, at any depth.
 
     Parts of a state may know more buckets than `like` does, not fewer.
     """
+    if not isinstance(state, Mapping):
+        raise ValueError(f"{what} is missing")
     if state.keys() != like.keys():
         raise ValueError(f"{what} must have the keys {sorted(like)}, got {sorted(state)}")
     for name, part in like.items():

@@ -106,6 +106,8 @@ def test_a_stored_state_without_a_part_is_refused(name: str) -> None:
         RunState.restored(config(), 10, stored)
     with pytest.raises(ValueError, match="KL state"):  # nor is that of another controller
         RunState.restored(config("algorithm.kl.kind=token_adaptive"), 10, through_json(moved("fixed").state_dict()))
+    with pytest.raises(ValueError, match="KL state is missing"):  # nor one that the run did not have
+        RunState.restored(config("algorithm.kl.kind=bucket_beta"), 10, through_json(moved("fixed").state_dict()))
 
 
 def sampled(*groups: tuple[str, list[float | None], float]) -> pd.DataFrame:
