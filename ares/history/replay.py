@@ -26,7 +26,7 @@ from ares.config import POLICY_LOSSES, Config, ConfigError, override
 from ares.history.measures import open_past, shape_again
 from ares.learner import Learner, UpdateResult
 from ares.runs import Run, check_model, find_conflicts
-from ares.step import is_second_turn, joined_rows, rewarded, sampled_rows, token_batch
+from ares.step import FEW_STEPS_SLOT, joined_rows, rewarded, sampled_rows, token_batch
 from ares.store import RunStore, StoreError
 from ares.workers import check_weights, newest_checkpoint
 
@@ -140,6 +140,8 @@ def replay(
     rows = joined_rows([drawn], [scores], run.train_set)
     with tempfile.TemporaryDirectory(prefix="ares-replay-") as folder:
         start = Path(folder)
+        if overrides and step == 1:  # with what only these settings keep, such as an average of the weights
+            rebuilt(changed, store, 0).save(start)
         rebuilt(own, store, step - 1).save(start)
         batches = []
         for config in [own, *([changed] if overrides else [])]:
@@ -157,7 +159,9 @@ def _held_out(run: Run, step: int) -> tuple[DataProto, Tensor] | None:
         rows, scores = run.store.read_drawn(evaluated[-1], held_out=True)
     except StoreError:
         return None
-    known = (~is_second_turn(rows) & scores["accuracy"].notna()).to_numpy()
+    # Samples of averaged weights have the same numbers, and come last.
+    first = (rows["slot"] < FEW_STEPS_SLOT) & ~rows.duplicated(["slot", "sample"])
+    known = (first & scores["accuracy"].notna()).to_numpy()
     batch = token_batch(sampled_rows([rows[known].reset_index(drop=True)], run.validation_set), run.pad_id)
     return batch, torch.tensor((scores["accuracy"][known].astype(float) >= 1).to_numpy())
 

@@ -4,11 +4,14 @@ import re
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from safetensors.torch import load_file, save_file
 
 from ares.config import ConfigError
-from ares.history import Replayed, Update, replay
+from ares.history import Replayed, Update, open_past, replay
+from ares.history.replay import _held_out
+from ares.step import FEW_STEPS_SLOT
 from ares.store import RunStore, StoreError
 from tests.short_runs import told
 
@@ -51,6 +54,27 @@ def test_a_higher_rate_goes_further_the_same_way(of_first: tuple[Replayed, Updat
     assert own.losses != faster.losses
     moved = [abs(each.held_out_right or 0) + abs(each.held_out_wrong or 0) for each in (own, faster)]
     assert 0 < moved[0] < moved[1]
+
+
+@pytest.mark.parametrize("setting", ["algorithm.kl.reference_sync=2", "learner.ema=0.9"])
+def test_the_first_step_can_keep_what_the_run_did_not(runs: Path, setting: str) -> None:
+    own, other = made_again(runs, 1, setting)
+    assert own.moved == other.moved
+
+
+def test_held_out_answers_are_those_of_the_policy_with_all_of_its_passes(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_past("uninterrupted", runs)
+    for step in range(3):
+        run.advance(run.store.read_commit(step))
+    rows, scores = run.store.read_drawn(2, held_out=True)
+    few = rows.assign(slot=rows["slot"] + FEW_STEPS_SLOT)
+    drawn = pd.concat([rows, few, rows], ignore_index=True), pd.concat([scores] * 3, ignore_index=True)
+    monkeypatch.setattr(run.store, "read_drawn", lambda step, held_out: drawn)
+    held_out = _held_out(run, 3)
+    assert held_out is not None
+    assert len(held_out[0]) == len(held_out[1]) == len(rows)
 
 
 def test_another_estimator_and_loss_go_another_way(runs: Path) -> None:
