@@ -31,8 +31,11 @@ ENDINGS = tuple(ending for ending in ERROR_TYPES if ending not in ("internal_err
 """How a program can end. One that the sandbox failed to judge has no ending and is not counted here."""
 
 
-def batch_metrics(batch: DataProto, rewards: np.ndarray, parts: dict[str, np.ndarray]) -> dict[str, float]:
-    """Metrics of a shaped batch. rewards, and their parts by name: [B], NaN for none."""
+def batch_metrics(
+    batch: DataProto, rewards: np.ndarray, parts: dict[str, np.ndarray], counts: np.ndarray
+) -> dict[str, float]:
+    """Metrics of a shaped batch. rewards, and their parts by name: [B], NaN for none; counts: bool [B], rows that are
+    compared within their group."""
     mask, scored = batch.tensor("response_mask"), ~np.isnan(rewards)
     lengths = mask.sum(1).double().numpy()
     valid = mask.bool() & torch.from_numpy(scored)[:, None]
@@ -47,8 +50,8 @@ def batch_metrics(batch: DataProto, rewards: np.ndarray, parts: dict[str, np.nda
         "entropy/mean": float((batch.tensor("entropies") * mask).sum() / mask.sum()),
         "entropy/hwe_fraction": float(batch.tensor("hwe_mask").sum() / mask.sum()),
     }
-    if scored.any():
-        spreads = pd.Series(rewards[scored]).groupby(batch.non_tensor_batch["uid"][scored]).std(ddof=1).dropna()
+    if counts.any():
+        spreads = pd.Series(rewards[counts]).groupby(batch.non_tensor_batch["uid"][counts]).std(ddof=1).dropna()
         metrics |= {"reward/std": float(spreads.mean()), "reward/zero_std_ratio": float((spreads < 1e-8).mean())}
     for bucket in BUCKETS:
         inside = batch.non_tensor_batch["difficulty"] == bucket

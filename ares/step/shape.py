@@ -101,9 +101,9 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
         metrics |= mismatch
     if state.bonus is not None:
         batch.batch["entropy_coefs"] = state.bonus.coefficients(
-            batch.tensor("entropies"), batch.tensor("response_mask")
+            batch.tensor("entropies"), batch.tensor("response_mask") * learnt[:, None]
         )
-    metrics = state.metrics() | metrics | batch_metrics(batch, rewards, parts)
+    metrics = state.metrics() | metrics | batch_metrics(batch, rewards, parts, counts.numpy())
     if state.beta is not None:  # what the loss applies
         for bucket, beta in zip(BUCKETS, state.beta.coefficients(BUCKETS), strict=True):
             if (name := f"bucket/{bucket}/kl_coef") in metrics:

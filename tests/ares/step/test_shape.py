@@ -276,15 +276,19 @@ def test_an_unscored_row_has_no_advantage_no_reward_and_no_effect_on_its_group()
 
 @pytest.mark.parametrize("masked", [True, False])
 def test_truncated_rows_are_left_out_where_that_is_configured(masked: bool) -> None:
-    batch, metrics, _ = shaped(f"algorithm.overlong.mask_truncated={str(masked).lower()}")
+    bonus = "algorithm.entropy_bonus={coef: 0.1, share: 0.5}"
+    batch, metrics, _ = shaped(f"algorithm.overlong.mask_truncated={str(masked).lower()}", bonus)
     truncated = [row for row, length in enumerate(length for group in LENGTHS for length in group) if length == 8]
     assert metrics["response_length/clip_ratio"] == pytest.approx(len(truncated) / 12)
+    spreads = []
     for group in range(3):
         kept = [row for row in range(4 * group, 4 * group + 4) if not (masked and row in truncated)]
-        expected = grpo([column(batch, "reward")[row] for row in kept])
-        assert batch.tensor("advantages")[kept, 0].tolist() == pytest.approx(expected, abs=1e-4)
-    assert batch.tensor("response_mask")[truncated].any() == (not masked)
-    assert batch.tensor("advantages")[truncated].any() == (not masked)
+        rewards = [column(batch, "reward")[row] for row in kept]
+        spreads.append(np.std(rewards, ddof=1))
+        assert batch.tensor("advantages")[kept, 0].tolist() == pytest.approx(grpo(rewards), abs=1e-4)
+    for name in ("response_mask", "advantages", "entropy_coefs"):
+        assert batch.tensor(name)[truncated].any() == (not masked)
+    assert metrics["reward/std"] == pytest.approx(np.mean(spreads))
 
 
 @pytest.mark.parametrize(
