@@ -28,6 +28,8 @@ from ares.store import RunStore
 
 MORE = 4
 """Factor on the samples of an evaluation that was not clear, once."""
+LEARNT = ("advantages", "kl_coefs", "entropy_coefs")
+"""What a row is learnt by, each times a term of the loss."""
 Accuracies = pd.Series
 """Mean accuracy of each held-out problem, by id."""
 Measure = Callable[[int, int], Awaitable[Accuracies]]
@@ -155,7 +157,7 @@ def read_held_out(evaluation: Evaluation) -> HeldOut:
 
 
 def rank_groups(run: Run, step: int, held_out: HeldOut) -> Iterator[Group]:
-    """Make a step's update without each of its groups, one after the other: its advantages and KL count as zero.
+    """Make a step's update without each of its groups, one after the other: what a group is learnt by counts as zero.
 
     held_out: of the policy before the step.
     """
@@ -177,7 +179,7 @@ def rank_groups(run: Run, step: int, held_out: HeldOut) -> Iterator[Group]:
         whole = log_probs_after(batch)
         slots = torch.as_tensor(batch.non_tensor_batch["uid"].astype(int))
         for slot in slots.unique().tolist():
-            fields = {name: batch.tensor(name).clone() for name in ("advantages", "kl_coefs") if name in batch.fields}
+            fields = {name: batch.tensor(name).clone() for name in LEARNT if name in batch.fields}
             for values in fields.values():
                 values[slots == slot] = 0.0
             without = DataProto.load(store.path(commit.artifacts["batch"]))

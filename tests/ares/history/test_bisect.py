@@ -1,12 +1,17 @@
 """The search for the step that made an accuracy fall: it asks for few steps, and says where it is not clear."""
 
 import asyncio
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
-from ares.history import Fall, Probe, find_fall
+from algorithms.protocol import DataProto
+from ares.config import override
+from ares.history import Fall, Probe, find_fall, open_past, rank_groups
+from ares.history.bisect import HeldOut
 
 PROBLEMS = 200
 
@@ -57,3 +62,23 @@ def test_a_gradual_fall_has_no_step_and_the_search_says_between_which_it_lies() 
 def test_a_dip_that_has_passed_is_not_taken_for_the_fall() -> None:
     fall, _ = searched([0.7, 0.7, 0.5, 0.7, 0.7, 0.7, 0.6, 0.6, 0.6])
     assert (fall.before, fall.after) == (5, 6)
+
+
+def test_a_group_is_left_out_with_its_entropy_bonus(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = open_past("uninterrupted", runs)
+    run.config = override(run.config, ["algorithm.entropy_bonus.coef=0.1"])
+    batch = DataProto.load(run.store.path(run.store.read_commit(4).artifacts["batch"]))
+    slots = batch.non_tensor_batch["uid"].astype(int)
+    learnt = {name: torch.zeros_like(batch.tensor(name)) for name in ("advantages", "kl_coefs") if name in batch.fields}
+    learnt["entropy_coefs"] = torch.from_numpy(slots == slots[0]).float()[:, None] * batch.tensor("response_mask")
+
+    def load(path: Path) -> DataProto:
+        loaded = original(path)
+        loaded.batch.update(learnt)
+        return loaded
+
+    original = DataProto.load
+    monkeypatch.setattr("ares.history.bisect.DataProto.load", load)
+    held_out = HeldOut(batch, torch.ones(len(batch), dtype=torch.float64), torch.arange(len(batch)), len(batch))
+    effects = {group.slot: group.effect.mean for group in rank_groups(run, 4, held_out)}
+    assert {slot for slot, effect in effects.items() if effect != 0} == {slots[0]}
