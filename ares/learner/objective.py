@@ -106,7 +106,8 @@ class Objective:
         own = self.policy.token_log_probs(part.tensors, self.config.rollout.temperature)
         log_probs = part.columns(own.log_probs)
         chosen = part["chosen"] if self.chooses else None
-        tokens = PolicyTokens(part["old_log_probs"], log_probs, part["advantages"], part.mask, chosen)
+        old = part["old_log_probs"] if "old_log_probs" in part.tensors else log_probs.detach()  # of demonstrations
+        tokens = PolicyTokens(old, log_probs, part["advantages"], part.mask, chosen)
         loss, metrics = policy_loss(self.surrogate, tokens, part["importance_weights"], **averaging)
         # The entropy is averaged as the loss is, every other metric over tokens.
         share = loss_normalizer(part.mask, averaging["loss_avg_mode"], averaging["constant_length"])

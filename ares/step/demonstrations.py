@@ -261,11 +261,10 @@ def weigh(batch: DataProto, config: Config) -> dict[str, float]:
     Every token of a demonstration weighs 1. Of pairs the batch has the learner's log-probs, and the reference's.
     """
     mask = batch.tensor("response_mask")
+    del batch.batch["engine_log_probs"]  # no engine sampled them
     weights, metrics = mask.float(), dict[str, float]()
     if config.learns_from == "pairs":
         log_probs = batch.tensor("old_log_probs"), batch.tensor("ref_log_probs")
         weights, metrics = pair_weights(*log_probs, mask, float(config.algorithm.kl.coef))  # type: ignore[arg-type]
-    else:
-        batch.batch["old_log_probs"] = torch.zeros(mask.shape)
     batch.batch["advantages"], batch.batch["importance_weights"] = weights, torch.ones(mask.shape)
     return metrics | length_metrics(batch)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from ares.browse.tokens import token_rows
 from ares.config import ConfigError, load
 from ares.store import RunStore
 from tests.ares.builders import MODEL
@@ -60,6 +61,14 @@ def test_the_loss_is_the_cross_entropy_of_what_the_assistant_says(learnt: Path) 
     metrics = run.read_commit(1).metrics
     assert metrics["actor/pg_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-5)
     assert metrics["response_length/mean"] == len(losses) / 4
+
+
+def test_its_tokens_have_no_log_probs_of_a_policy_before_or_of_an_engine(learnt: Path) -> None:
+    """The page showed each with a log-prob of 0, of a probability of 1, where the loss was 12.9."""
+    run = RunStore(learnt / "whole")
+    batch = run.path(run.read_commit(1).artifacts["batch"])
+    (tokens,) = token_rows(batch, [0], None)
+    assert tokens.keys() == {"pieces", "advantage", "trained"}
 
 
 @pytest.mark.parametrize(
