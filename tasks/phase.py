@@ -11,7 +11,6 @@ depends on (ares/runs: Step.key), what phases do (the other modules of this pack
 
 import json
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar, get_type_hints
@@ -39,16 +38,14 @@ class Phase(Generic[P, R]):
     async def __call__(self, step: Step, *inputs: Any, label: str = "") -> R:
         """Take the kept result, or run the phase and keep what it returns. label: for its title, beside its name."""
         title, key = f"{self.name} {label}".rstrip(), self.key(step, *inputs)
-        started = time.perf_counter()
-        result = self._kept(step, key)
-        if result is not None:
-            logger.debug("%s of step %d is kept", title, step.number)
-        else:
-            work = partial(self.function, step, *inputs)
-            result = await step.run.conductor.phase(title, work, self.retries)
-            step.memo.keep(Kept(key, self.name, result.model_dump(mode="json")))
-        seconds = time.perf_counter() - started
-        step.timings[f"timing_s/{self.name}"] = step.timings.get(f"timing_s/{self.name}", 0.0) + seconds
+        with step.timed(self.name):
+            result = self._kept(step, key)
+            if result is not None:
+                logger.debug("%s of step %d is kept", title, step.number)
+            else:
+                work = partial(self.function, step, *inputs)
+                result = await step.run.conductor.phase(title, work, self.retries)
+                step.memo.keep(Kept(key, self.name, result.model_dump(mode="json")))
         return result
 
     def key(self, step: Step, *inputs: Any) -> str:

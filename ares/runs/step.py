@@ -7,6 +7,8 @@ import hashlib
 import logging
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -37,7 +39,9 @@ class Step:
         self.drawn: list[pd.DataFrame] = []
         """The rows of each of its draws, with rewards."""
         self.timings: dict[str, float] = {}
-        """Seconds per phase of this execution."""
+        """Seconds per phase of this execution; of shards that run at the same time, those of the clock."""
+        self._running: dict[str, tuple[int, float]] = {}
+        """How many phases of a name run, and since when there is one."""
         self.started = time.perf_counter()
 
     @property
@@ -108,6 +112,20 @@ class Step:
         run.advance(commit)
         needed = sampled_version(self.config, self.number + 1)
         run.store.prune_checkpoints(self.number, self.config.train.keep_checkpoints, needed)
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Add the seconds of a phase to `timings`; while several of its name run, they are counted once."""
+        running, since = self._running.get(phase, (0, 0.0))
+        self._running[phase] = running + 1, since if running else time.perf_counter()
+        try:
+            yield
+        finally:
+            running, since = self._running[phase]
+            self._running[phase] = running - 1, since
+            if running == 1:
+                seconds = time.perf_counter() - since
+                self.timings[f"timing_s/{phase}"] = self.timings.get(f"timing_s/{phase}", 0.0) + seconds
 
     def _timings(self) -> dict[str, float]:
         total = time.perf_counter() - self.started

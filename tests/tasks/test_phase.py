@@ -65,6 +65,21 @@ def test_a_key_changes_with_settings_step_phase_and_every_input(run: Run, tmp_pa
     assert len(set(keys)) == len(keys)
 
 
+def test_phases_that_run_at_the_same_time_take_the_seconds_of_the_clock(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turns of an evaluation took 71 s in a step of 11 s."""
+    step = run.step(1)
+    with monkeypatch.context() as patch:
+        moments = iter([0.0, 5.0, 10.0, 12.0])
+        patch.setattr("ares.runs.step.time.perf_counter", lambda: next(moments))
+        with step.timed("turn"), step.timed("turn"):
+            pass
+        with step.timed("turn"):
+            pass
+    assert step.timings == {"timing_s/turn": 7.0}
+
+
 def test_a_key_changes_with_what_made_the_weights(tmp_path: Path) -> None:
     """A step that was done again with another result had the kept rollouts, evaluation and checkpoint of later steps
     taken from the policy that it had replaced."""
