@@ -230,7 +230,7 @@ def compute_gae_advantage_return(
     mask = response_mask.to(torch.float32)
     rewards, values = _masked(token_level_rewards.float(), mask), _masked(values.float(), mask)
     # x_t = V_t at a response token, else x_{t+1}; shifted by one, this is the value of the next response token.
-    next_values = _shift_left(_backward_recurrence(values, 1.0 - mask))
+    next_values = torch.nn.functional.pad(_backward_recurrence(values, 1.0 - mask), (0, 1))[..., 1:]
     delta = (rewards + gamma * next_values - values) * mask
     advantages = _backward_recurrence(delta, torch.where(mask > 0, gamma * lam, 1.0)) * mask
     returns = (advantages + values) * mask
@@ -252,12 +252,6 @@ def _backward_recurrence(inputs: Tensor, carry: Tensor) -> Tensor:
         product[..., -stride:] = 0.0
         stride *= 2
     return total
-
-
-def _shift_left(values: Tensor) -> Tensor:
-    shifted = torch.zeros_like(values)
-    shifted[..., :-1] = values[..., 1:]
-    return shifted
 
 
 def _masked(values: Tensor, mask: Tensor) -> Tensor:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from algorithms.advantages import masked_mean
-from algorithms.losses import LOG_RATIO_LIMIT, average_loss
+from algorithms.kl import LOG_RATIO_LIMIT
+from algorithms.losses import average_loss
 from algorithms.settings import EntropyBonusSettings
 
 MOST = 1.0

@@ -15,10 +15,8 @@ import torch
 from torch import Tensor
 
 from algorithms.advantages import MASK_EPS, masked_mean, widened
-from algorithms.kl import compute_kl
+from algorithms.kl import LOG_RATIO_LIMIT, compute_kl
 from algorithms.settings import ImportanceLevel, ImportanceWeights, KLKind, LossAvgMode, PolicySettings
-
-LOG_RATIO_LIMIT = 20.0
 
 
 def loss_normalizer(mask: Tensor, mode: LossAvgMode = "token", constant_length: int | None = None) -> Tensor:

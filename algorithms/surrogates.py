@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from algorithms.advantages import masked_mean, widened
-from algorithms.losses import LOG_RATIO_LIMIT, PolicyTokens
+from algorithms.kl import LOG_RATIO_LIMIT
+from algorithms.losses import PolicyTokens
 from algorithms.settings import (
     CispoSettings,
     ClipCovSettings,

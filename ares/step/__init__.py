@@ -16,12 +16,12 @@ from ares.step.collate import (
 )
 from ares.step.cursor import Cursor
 from ares.step.demonstrations import demonstrated_rows, load_demonstrations, weigh
-from ares.step.episodes import episode_metrics, episode_rows, episodes_so_far, next_turns, played, turn_rows
+from ares.step.episodes import episode_rows, episodes_so_far, next_turns, played, turn_rows
 from ares.step.metrics import OF_A_FUNCTION, evaluation_metrics, evaluation_table
 from ares.step.opening import OpenEnvironment
-from ares.step.refill import FilterExhausted, Refill, keep_groups
+from ares.step.refill import Refill, keep_groups
 from ares.step.requests import asked_rows, begun_rows, continue_rows, engine_calls, requested_rows
-from ares.step.rewards import JudgedPrograms, observe_tests, rewarded, total_reward
+from ares.step.rewards import PART, JudgedPrograms, observe_tests, rewarded, total_reward
 from ares.step.rows import (
     FEW_STEPS_SLOT,
     GREEDY,
