@@ -64,14 +64,24 @@ class CodeConfig(Strict):
     """The least isolation that programs run with (docs/sandbox.md)."""
 
 
-def _one_group(pattern: str) -> str:
+def _groups(pattern: str) -> int:
     try:
-        groups = re.compile(pattern).groups
+        return re.compile(pattern).groups
     except re.error as error:
         raise ValueError(f"not a regular expression: {error}") from error
-    if groups != 1:
+
+
+def _one_group(pattern: str) -> str:
+    if _groups(pattern) != 1:
         raise ValueError("needs one group, around the mark")
     return pattern
+
+
+def _place_of_answer(where: str | None) -> str | None:
+    is_named = where is None or where in ("boxed", "last_line", "hash") or re.fullmatch(r"tag [\w:.-]+", where)
+    if where is not None and not is_named and not _groups(where):
+        raise ValueError("neither boxed, last_line, hash nor tag NAME, and as a regular expression it needs a group")
+    return where
 
 
 def _shows_response(template: str) -> str:
@@ -171,7 +181,7 @@ class RewardConfig(Strict):
     """Seconds a single answer may take to grade before the grader is killed and the sample has no score; one limit for
     all functions, or one each. A function with TRL's signature, which is called once per shard, may take this long for
     each of its completions."""
-    answer: str | None = None
+    answer: Annotated[str | None, AfterValidator(_place_of_answer)] = None
     """Where the answer stands in a response, after the thinking: `boxed`, `last_line` (after `Answer:`), `hash`
     (after ####), `tag NAME` (in <NAME>…</NAME>), or a regular expression (its group). None: where the prompt asks for
     it, else boxed, of reasoning_gym the last line."""

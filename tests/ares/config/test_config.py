@@ -69,6 +69,12 @@ def refusal(name: str, *overrides: str) -> str:
         ("reward={by_row: true, kind: [math, code], code: {efficiency: 0.1}}", "are worth reward.code.accuracy"),
         ("learner={compile: true, sharded: true}", "learner.compile is for causal models without learner.sharded"),
         ("learner={optimizer: adamw_8bit, offload_optimizer: true}", "optimizer=adamw_8bit needs whole weights"),
+        (
+            "reward.answer=Boxed",
+            "reward.answer: neither boxed, last_line, hash nor tag NAME, and as a regular expression",
+        ),
+        ("reward.answer=(", "reward.answer: not a regular expression"),
+        ("reward.answer=tag <answer>", "reward.answer: neither boxed"),
         ("reward.kind=model", "reward.kind=model needs reward.model.path"),
         ("reward={kind: model, model: {path: x}}", "reward.kind=model has a scale of its own"),
         ("data.format_prompt=no place", "data.format_prompt: there is no {prompt}"),
