@@ -18,10 +18,14 @@ from ares.config import Config, ConfigError, result_settings
 from ares.data import ASKED, Problems, digest_of
 from ares.evaluation.paired import estimate
 
-SAME = ("reward.", "rollout.max_response_length", "rollout.top_p", "data.system_prompt", "data.format_prompt")
+SAME = (
+    "reward.", "environment", "rollout.max_response_length", "rollout.top_p", "data.system_prompt",
+    "data.format_prompt",
+)  # fmt: skip
 """Settings and prefixes of settings that must be equal in two evaluations."""
 DESCRIBED = ("suite", "form", "samples", "temperature", "packages", "turns")
-"""What must be equal of an evaluation's description; absent is equal to empty, as in older evaluations."""
+"""What must be equal of an evaluation's description, as must the digests of files that settings of SAME name; absent is
+equal to empty, as in older evaluations."""
 OF_PROBLEMS = (
     ASKED, "answer", "test_cases", "stdin_tests", "setup", "entry_point", "checker", "time_limit", "begun", "stops",
 )  # fmt: skip
@@ -34,9 +38,11 @@ def measured(config: Config, problems: Problems, description: Mapping[str, Any])
     description: of this evaluation (summary.json).
     """
     of_settings = {name: value for name, value in result_settings(config).items() if name.startswith(SAME)}
+    of_files = {name: value for name, value in description.items() if name.startswith(SAME)}
     return {name: description.get(name) for name in DESCRIBED} | {
         "prompts and tests": digest_problems(problems),
         **of_settings,
+        **of_files,
     }
 
 
@@ -73,7 +79,7 @@ class ComparedEvaluation:
         """Raise ConfigError, naming every difference, if this evaluation has other problems or settings."""
         before = self.summary.get("measured", {})
         changed = _other_problems(self.problems["id"].tolist(), list(ids))
-        names = [name for name in {**before, **measured} if (before.get(name) or None) != (measured.get(name) or None)]
+        names = [name for name in {**before, **measured} if _known(before.get(name)) != _known(measured.get(name))]
         if changed and "prompts and tests" in names:
             names.remove("prompts and tests")  # other problems always differ in these
         changed += [f"{name}: {before.get(name)} → {measured.get(name)}" for name in names]
@@ -83,6 +89,10 @@ class ComparedEvaluation:
                 + "\n  ".join(changed)
                 + "\nEvaluate both in the same way."
             )
+
+
+def _known(value: Any) -> Any:
+    return None if value in (None, "", [], {}) else value
 
 
 def compared(

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ares.config import ConfigError
-from ares.evaluation.comparison import ComparedEvaluation, compared
+from ares.config import ConfigError, override
+from ares.evaluation.comparison import ComparedEvaluation, compared, measured
 from ares.evaluation.estimates import summarise
 from ares.evaluation.evaluation import Evaluation
 from ares.store.store import RunStore
-from tests.ares.builders import MODEL
+from tests.ares.builders import MODEL, config
 from tests.ares.evaluation.test_evaluation import ids_of, opened, samples
 
 CORRECT = [4, 0, 2, 1]
@@ -89,6 +89,28 @@ def test_what_was_measured_otherwise_is_refused_at_once(settings: dict[str, Any]
         opened(**{"n": 4, "compare": finished} | settings)
     assert told in str(caught.value)
     assert "Evaluate both in the same way" in str(caught.value)
+
+
+def test_another_environment_or_content_of_a_reward_file_is_another_measure(tmp_path: Path) -> None:
+    """Both were paired as if nothing had changed, and reward.accuracy=0 passed for none."""
+    problems = opened(n=4).run.train_set
+    (tmp_path / "mine.py").write_text("def score(completions, **columns): return [1.0] * len(completions)")
+    before = config(
+        f"reward.kind={tmp_path}/mine.py:score", "environment={kind: tools, tools: [calculator], max_turns: 8}"
+    )
+    was = measured(before, problems, {"samples": 4, "reward.kind mine.py": "1f"})
+
+    def differs(*settings: str, **description: str) -> str:
+        now = measured(
+            override(before, list(settings)), problems, {"samples": 4, "reward.kind mine.py": "1f"} | description
+        )
+        with pytest.raises(ConfigError) as caught:
+            ComparedEvaluation(tmp_path, {"measured": was}, problems.frame).check(problems.frame["id"].tolist(), now)
+        return str(caught.value)
+
+    assert "environment.max_turns: 8 → 1" in differs("environment.max_turns=1")
+    assert "reward.kind mine.py: 1f → 2e" in differs(**{"reward.kind mine.py": "2e"})
+    assert "reward.accuracy: None → 0.0" in differs("reward.accuracy=0.0")
 
 
 def test_engine_batches_and_folder_may_differ(finished: str) -> None:
