@@ -21,12 +21,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ares.config import Config, ConfigError, Override, fingerprint, load, override
+from ares.config import Config, ConfigError, DataConfig, Override, fingerprint, load, override
 from ares.data import Problems, Vision, check_media, check_template, joined, load_held_out, load_tokenizer
 from ares.engines import end_token_ids
 from ares.evaluation.comparison import ComparedEvaluation, measured
 from ares.evaluation.request import EvaluationRequest
-from ares.evaluation.suite_problems import load_suite, suite_of
+from ares.evaluation.suite_problems import COLUMNS, load_suite, suite_of
+from ares.evaluation.suites import OWN
 from ares.grading import check_references, load_grader, try_on
 from ares.models import check_vocabulary, checked_model
 from ares.runs import Run, Step, check_model, identity_of, model_digest, read_config, run_files, what_grades
@@ -34,7 +35,7 @@ from ares.step import OpenEnvironment
 from ares.store import Memo, RunStore, StoreError, file_digest, is_name, name_after, runs_directory
 from ares.workers import PlainWorkers, Workers, check_engine, check_weights, newest_checkpoint
 
-OF_A_RUN = ("data.", "reward.", "environment.", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",
+OF_A_RUN = ("data.", "reward.", "environment", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",
              "rollout.max_mismatch", "rollout.diffusion.")  # fmt: skip
 """Settings that may differ from the run's; the others determine its weights."""
 
@@ -191,11 +192,15 @@ def _overridden(request: EvaluationRequest) -> list[Override]:
     of_suite: list[Override] = []
     if request.suite is not None:
         suite = suite_of(request.suite)
+        columns = tuple(f"data.{name}=" for name in COLUMNS)
+        if suite is not OWN and (given := next((each for each in request.overrides if each.startswith(columns)), None)):
+            raise ConfigError(f"{given}: the columns and prompts of --suite {request.suite} are its own")
         limits = {"cpu_seconds": suite.cpu_seconds, "memory_mb": suite.memory_mb}
         of_suite = [
             f"reward={json.dumps({'kind': 'code', 'code': limits})}",
             f"rollout.max_response_length={suite.tokens}",
             "data.format_prompt=null",  # a suite's prompt is whole
+            *(f"data.{name}={DataConfig.model_fields[name].default}" for name in COLUMNS if name.endswith("_key")),
         ]
     asked = [] if request.temperature is None else [f"validation.temperature={request.temperature}"]
     return [*of_suite, *request.overrides, "rollout.parts=1", *asked]

