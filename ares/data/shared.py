@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-_CLOSING = re.compile(r"\s*[.,:;?]+(?=[\s<]|$)|\s+(?=<)")
-"""Punctuation at the end of a word, and space before `<`, as templates have it; a point within a number stays, and an
-exclamation mark, since 5! is a number."""
+_CLOSING = re.compile(r"(?: |(?<![.,:;?]))[.,:;?]++(?=[ <]|$)| (?=<)")
+"""In a text with single spaces: punctuation at the end of a word, and a space before `<`, as templates have it. A point
+within a number stays, and an exclamation mark, since 5! is a number."""
 NGRAM = 13
 """Words, as in GPT-3's decontamination (Brown et al. 2020, appendix C)."""
 _WORD = re.compile(r"\w+")
@@ -29,7 +29,7 @@ def shared_prompts(train: Sequence[str], held_out: Sequence[str]) -> np.ndarray:
 def normalised(text: str) -> str:
     """The text without differences that do not change a problem: case, spaces, closing punctuation, Unicode form."""
     folded = unicodedata.normalize("NFC", text).casefold()  # NFKC would make x² x2
-    return " ".join(_CLOSING.sub("", folded).split())
+    return " ".join(_CLOSING.sub("", " ".join(folded.split())).split())
 
 
 def overlaps(texts: Sequence[str], held_out: Sequence[str]) -> list[int | None]:
