@@ -110,7 +110,7 @@ class MathGrader(Grader):
         """Accuracy and format of each row."""
         return rows[ID_COLUMNS].assign(
             accuracy=pd.array(_grades(rows, self.config), dtype="Float64"),
-            format=[format_reward(response) for response in rows["response"]],
+            format=list(map(format_reward, _said(rows))),
         )
 
 
@@ -197,7 +197,7 @@ class FunctionGrader(Grader):
         accuracy = [None if absent[place] else _check(value, rows, place) for place, value in enumerate(claimed)]
         columns: dict[str, Any] = {
             "accuracy": pd.array(accuracy, dtype="Float64"),
-            "format": [format_reward(response) for response in rows["response"]],
+            "format": list(map(format_reward, _said(rows))),
             SCORE: np.where([value is None for value in accuracy], np.nan, rewards),
         } | {f"{SCORE}_{name}": values for name, values in zip(added, scores, strict=True)}
         extras = [

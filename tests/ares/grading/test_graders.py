@@ -66,6 +66,24 @@ def test_the_built_in_grader_compares_the_last_box_with_the_answer() -> None:
     assert column(table) == table["format"].tolist() == [1.0, 0.0, 0.0]
 
 
+def test_thoughts_that_the_template_opens_have_a_format_too() -> None:
+    """It was always 0 where the prompt ends with <think>."""
+    opened = pd.DataFrame(
+        {
+            "id": ["a"],
+            "slot": [0],
+            "sample": [0],
+            "prompt": ["1+1=?<think>\n"],
+            "answer": ["2"],
+            "response": ["2.</think>\\boxed{2}"],
+        }
+    )
+    for kind in ("math", ("math", "environment")):
+        grader = load_grader(RewardConfig(kind=kind, accuracy="math"))
+        table = grader.grade(opened.assign(episode_reward=1.0, success=1.0))
+        assert (table["accuracy"][0], table["format"][0]) == (1.0, 1.0)
+
+
 @pytest.mark.parametrize("profile", ["tiny-math", "tiny-reason"])
 def test_where_the_data_are_arithmetic_a_question_copied_into_the_box_is_not_an_answer(profile: str) -> None:
     rows = ROWS.assign(response=["\\boxed{1+1}", "\\boxed{2}", "\\boxed{4}"])
