@@ -130,7 +130,7 @@ class Problems:
 def digest_of(frame: pd.DataFrame) -> str:
     """Hash of every value of a table."""
     try:
-        rows = frame.to_json(orient="split", index=False, default_handler=str)
+        rows = frame.to_json(orient="split", index=False, default_handler=str, double_precision=15)
     except (UnicodeDecodeError, OverflowError):  # bytes that are no text, dates beyond pandas' own
         rows = frame.map(repr).to_json(orient="split", index=False)
     return hashlib.sha256(rows.encode()).hexdigest()[:16]

@@ -210,6 +210,11 @@ def test_tools_of_a_row_that_no_prompt_can_show_are_an_error(
         templated(template, jsonl(tmp_path / "p.jsonl", [GOOD | {"tools": tools}]))
 
 
+def test_a_number_that_changes_in_its_twelfth_decimal_is_other_data(tmp_path: Path) -> None:
+    digests = {read(jsonl(tmp_path / "p.jsonl", [GOOD | {"tolerance": each}])).digest() for each in (1e-12, 2e-12, 0.0)}
+    assert len(digests) == 3
+
+
 def test_columns_with_names_of_ours_are_the_rows_own(tmp_path: Path) -> None:
     """`stops` ended responses at its characters, `begun` was put before programs."""
     own = {"stops": "Lyon", "media_references": "a.png", "begun": "1999", "base_tests": 1, "episode_error": "none"}
