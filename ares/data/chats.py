@@ -95,6 +95,16 @@ def _with_arguments(call: Any) -> Any:
     return {**call, "function": told} if "function" in call else told
 
 
+def _with_text_arguments(message: dict[str, Any]) -> dict[str, Any]:
+    """A message whose tool calls have their arguments as JSON text."""
+    calls = [
+        {**call, "function": {**call["function"], "arguments": json.dumps(call["function"]["arguments"])}}
+        if isinstance(call.get("function", {}).get("arguments"), dict) else call
+        for call in message.get("tool_calls", [])
+    ]  # fmt: skip
+    return {**message, "tool_calls": calls} if calls else message
+
+
 def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], settings: Mapping[str, Any]) -> str:
     """The text of a chat up to where the answer begins. settings: data.chat_template_kwargs.
 
@@ -160,8 +170,12 @@ def write_chat(
     """
     if "strftime_now" in str(tokenizer.chat_template):
         settings = {"strftime_now": DATE.strftime} | dict(settings)
+    how: dict[str, Any] = {"tokenize": False, "add_generation_prompt": begins, **settings}
     try:
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=begins, **settings))
+        try:
+            return str(tokenizer.apply_chat_template(messages, **how))
+        except TypeError:  # DeepSeek's templates want arguments as text
+            return str(tokenizer.apply_chat_template(list(map(_with_text_arguments, messages)), **how))
     except Exception as error:  # templates are programs, and raise what they like
         roles = ", ".join(message["role"] for message in messages)
         raise DataError(
