@@ -175,7 +175,10 @@ def write_chat(
         try:
             return str(tokenizer.apply_chat_template(messages, **how))
         except TypeError:  # DeepSeek's templates want arguments as text
-            return str(tokenizer.apply_chat_template(list(map(_with_text_arguments, messages)), **how))
+            told = list(map(_with_text_arguments, messages))
+            if told == messages:
+                raise
+            return str(tokenizer.apply_chat_template(told, **how))
     except Exception as error:  # templates are programs, and raise what they like
         roles = ", ".join(message["role"] for message in messages)
         raise DataError(

@@ -15,7 +15,7 @@ import pytest
 
 from ares.config import ConfigError, EnvironmentConfig
 from ares.environments import Answer, EnvironmentPool, Episode, Reply
-from tests.waiting import is_alive, wait_for_the_end
+from tests.waiting import wait_for_the_end
 
 COUNTING = """
 import os, random, sys, time
@@ -285,7 +285,7 @@ def test_several_threads_may_ask_and_closing_kills_what_is_under_way(file: Path)
     with pytest.raises(RuntimeError, match="closed"):
         pool.step(episodes(2), ["[time.sleep(60)]"] * 2)
     closing.join()
-    assert not any(map(is_alive, pids))
+    wait_for_the_end(list(pids))
 
 
 TOOLS = '''

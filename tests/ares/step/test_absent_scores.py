@@ -37,7 +37,7 @@ def settings_of(*overrides: str) -> Config:
     noise=st.integers(0, 2**31),
 )
 def test_absent_scores_teach_nothing(estimator: str, aepo: str, drawn: list[list[float | None]], noise: int) -> None:
-    assume(aepo == "false" or estimator not in ("maxrl", "pass_at_k"))
+    assume(aepo == "false" or estimator not in ("gdpo", "maxrl", "pass_at_k"))
     assume(estimator != "none")  # its advantages are 0, whatever the scores
     of_run = settings_of(f"algorithm.advantage.estimator={estimator}", f"algorithm.aepo.enabled={aepo}")
     size = sum(map(len, drawn))
