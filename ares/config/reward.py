@@ -64,7 +64,7 @@ class CodeConfig(Strict):
     """The least isolation that programs run with (docs/sandbox.md)."""
 
 
-def _groups(pattern: str) -> int:
+def _count_groups(pattern: str) -> int:
     try:
         return re.compile(pattern).groups
     except re.error as error:
@@ -72,15 +72,17 @@ def _groups(pattern: str) -> int:
 
 
 def _one_group(pattern: str) -> str:
-    if _groups(pattern) != 1:
+    if _count_groups(pattern) != 1:
         raise ValueError("needs one group, around the mark")
     return pattern
 
 
 def _place_of_answer(where: str | None) -> str | None:
-    is_named = where is None or where in ("boxed", "last_line", "hash") or re.fullmatch(r"tag [\w:.-]+", where)
-    if where is not None and not is_named and not _groups(where):
-        raise ValueError("neither boxed, last_line, hash nor tag NAME, and as a regular expression it needs a group")
+    if where is None or where in ("boxed", "last_line", "hash") or re.fullmatch(r"tag [\w:.-]+", where):
+        return where
+    _count_groups(where)
+    if re.fullmatch(r"[\w :-]+|tag .*", where):  # as a regular expression it would only find itself
+        raise ValueError("this is neither boxed, last_line, hash nor tag NAME, nor a regular expression of an answer")
     return where
 
 

@@ -97,11 +97,12 @@ def _with_arguments(call: Any) -> Any:
 
 def _with_text_arguments(message: dict[str, Any]) -> dict[str, Any]:
     """A message whose tool calls have their arguments as JSON text."""
-    calls = [
-        {**call, "function": {**call["function"], "arguments": json.dumps(call["function"]["arguments"])}}
-        if isinstance(call.get("function", {}).get("arguments"), dict) else call
-        for call in message.get("tool_calls", [])
-    ]  # fmt: skip
+    calls = []
+    for call in message.get("tool_calls", []):
+        called = call.get("function", {})
+        if isinstance(arguments := called.get("arguments"), dict):
+            call = {**call, "function": {**called, "arguments": json.dumps(arguments, ensure_ascii=False)}}
+        calls.append(call)
     return {**message, "tool_calls": calls} if calls else message
 
 

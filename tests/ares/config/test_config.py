@@ -69,12 +69,9 @@ def refusal(name: str, *overrides: str) -> str:
         ("reward={by_row: true, kind: [math, code], code: {efficiency: 0.1}}", "are worth reward.code.accuracy"),
         ("learner={compile: true, sharded: true}", "learner.compile is for causal models without learner.sharded"),
         ("learner={optimizer: adamw_8bit, offload_optimizer: true}", "optimizer=adamw_8bit needs whole weights"),
-        (
-            "reward.answer=Boxed",
-            "reward.answer: neither boxed, last_line, hash nor tag NAME, and as a regular expression",
-        ),
+        ("reward.answer=Boxed", "reward.answer: this is neither boxed, last_line, hash nor tag NAME"),
         ("reward.answer=(", "reward.answer: not a regular expression"),
-        ("reward.answer=tag <answer>", "reward.answer: neither boxed"),
+        ("reward.answer=tag <answer>", "reward.answer: this is neither boxed"),
         ("reward.kind=model", "reward.kind=model needs reward.model.path"),
         ("reward={kind: model, model: {path: x}}", "reward.kind=model has a scale of its own"),
         ("data.format_prompt=no place", "data.format_prompt: there is no {prompt}"),
@@ -145,6 +142,10 @@ def refusal(name: str, *overrides: str) -> str:
 )
 def test_an_unknown_key_and_a_bad_value_are_errors_that_name_the_field(wrong: str, field: str) -> None:
     assert field in refusal("tiny-math", wrong)
+
+
+def test_an_answer_may_be_all_that_a_regular_expression_finds() -> None:
+    assert load("tiny-math", [r"reward.answer=\d+"]).reward.answer == r"\d+"
 
 
 @pytest.mark.parametrize(

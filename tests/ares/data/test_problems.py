@@ -182,13 +182,13 @@ def test_calls_of_functions_with_other_arguments_are_shown_with_their_own(
 
 
 def test_a_template_that_adds_arguments_to_text_as_deepseeks_has_them_as_text(tmp_path: Path) -> None:
-    call = {"function": {"name": "f", "arguments": '{"city": "P"}'}}
+    call = {"function": {"name": "f", "arguments": '{"city": "Zürich"}'}}
     turns = [{"role": "user", "content": "Warm?"}, {"role": "assistant", "content": None, "tool_calls": [call]},
              {"role": "tool", "content": "12 °C"}]  # fmt: skip
     template = "{% for each in messages %}{{ each.content }}{% for call in each.tool_calls or [] %}" \
         "{{ call.function.name + ': ' + call.function.arguments }}{% endfor %}{% endfor %}"  # fmt: skip
     text = templated(template, str(written(tmp_path / "p.jsonl", GOOD | {"prompt": turns}))).frame["prompt"][0]
-    assert text == 'Warm?f: {"city": "P"}12 °C'
+    assert text == 'Warm?f: {"city": "Zürich"}12 °C'
 
 
 SHOWS_TOOLS = "{{ messages[0].content }}{% for each in tools or [] %}{{ each | tojson }}{% endfor %}"
