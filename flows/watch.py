@@ -83,8 +83,8 @@ def _pause(run: Run, trip: Trip) -> None:
     pauses = store.read_run().get("pauses", [])
     if any(pause["step"] == step for pause in pauses):
         return
+    run.conductor.warn(store.name, trip.wire, trip.why)  # first: killed in between, it is told twice
     store.update_run(pauses=[*pauses, {"step": step, "why": trip.why}])
-    run.conductor.warn(store.name, trip.wire, trip.why)
     run.conductor.pause(
         f"{store.name} is paused. {trip.why[0].upper()}{trip.why[1:]} (watch.{trip.wire}). Look at it with "
         f"`ares inspect {store.name} --step {step}`; `ares resume {store.name}` goes on"

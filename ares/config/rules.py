@@ -91,9 +91,14 @@ def _ranges(config: Config) -> Iterator[str]:
 def _watch(config: Config) -> Iterator[str]:
     if config.rollout.max_staleness and any(wire.action == "rewind" for wire in config.watch.wires.values()):
         yield "watch: a run with rollout.max_staleness cannot be forked, so that nothing can rewind it: action=pause"
-    wire, usual = config.watch.kl_above, type(config.watch)().kl_above
-    if config.algorithm.kl.placement == "none" and wire is not None and wire != usual:
-        yield "watch.kl_above: no KL is measured with algorithm.kl.placement=none: set watch.kl_above=null"
+    usual = type(config.watch)().wires
+    for name, wire in config.watch.wires.items():
+        if wire == usual.get(name):
+            continue
+        if config.learns_from != "samples":
+            yield f"watch.{name}: nothing is sampled that it could be measured of: set watch.{name}=null"
+        elif name == "kl_above" and config.algorithm.kl.placement == "none":
+            yield "watch.kl_above: no KL is measured with algorithm.kl.placement=none: set watch.kl_above=null"
 
 
 def _kl(config: Config) -> Iterator[str]:

@@ -68,6 +68,7 @@ def new_folder(out: Path) -> Iterator[Path]:
     _check_new(out)
     partial = out.absolute().with_name(f".{out.absolute().name}.{os.getpid()}.partial")
     try:
+        shutil.rmtree(partial, ignore_errors=True)  # of one that was killed: in a container pids come again
         partial.mkdir(parents=True)
         yield partial
         common = partial.stat().st_mode & 0o666  # permissions obey the umask; safetensors writes for the owner alone

@@ -18,9 +18,11 @@ up to P, under keys of its own, so its step K finds them. Without P it starts fr
 import asyncio
 import os
 import shutil
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from ares.config import Config, ConfigError, differences, override
 from ares.runs.description import changed_files, check_model, description_of, read_config
@@ -144,9 +146,10 @@ def _check_past(place: _Place, run: Run, digests: dict[str, Any]) -> None:
 def _write_fork(place: _Place, run: Run, digests: dict[str, Any], why: str) -> None:
     """Put the new run's directory together from what is shared, completely or not at all."""
     parent, directory = place.parent, run.store.directory
-    # Deleted as a whole if anything fails.
-    target = RunStore(directory.with_name(f".{directory.name}.{os.getpid()}.partial"))
-    try:
+    # Deleted as a whole if anything fails; by `ares gc`, if this process is killed and so holds it no longer.
+    target = RunStore(directory.with_name(f".{directory.name}.{uuid4().hex}.partial"))
+    with held(target.directory), ExitStack() as ending:
+        ending.callback(shutil.rmtree, target.directory, ignore_errors=True)
         for step in range(place.version + 1):
             _share(parent, parent.step_path(step), target.directory)
             checkpoint = parent.read_commit(step).artifacts.get("checkpoint")
@@ -169,14 +172,15 @@ def _write_fork(place: _Place, run: Run, digests: dict[str, Any], why: str) -> N
         target.write_run(
             description_of(run.config, run.store.name, digests) | {"fork": described.model_dump(mode="json")}
         )
-        os.rename(target.directory, directory)
         try:
-            RunStore(directory).publish()
-        except StoreError:
-            shutil.rmtree(directory)
-            raise
-    finally:
-        shutil.rmtree(target.directory, ignore_errors=True)
+            os.rename(target.directory, directory)
+        except OSError as error:
+            raise StoreError(f"{directory} cannot be made of {target.directory.name}: {error.strerror}") from error
+    try:
+        RunStore(directory).publish()
+    except StoreError:
+        shutil.rmtree(directory)
+        raise
 
 
 def _share(source: RunStore, path: str, target: Path) -> None:

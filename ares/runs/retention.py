@@ -9,6 +9,7 @@ import json
 import logging
 import math
 import re
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -67,6 +68,13 @@ def collect(
             say(f"left alone: {error}")
 
     total, stay = 0, []
+    killed = [] if names or not policy.working_files else sorted(runs_directory().glob(".*.partial"))
+    for folder in (folder for folder in killed if not is_held(folder)):
+        freed = sum(status.st_size for status in map(Path.stat, files_in(folder)) if status.st_nlink == 1)
+        if not dry_run:
+            shutil.rmtree(folder)
+        total += freed
+        say(f"{folder.name}: of a fork that was killed, {freed:,d} bytes")
     for store in [run_store(name) for name in names] if names else runs_in(runs_directory()):
         with left_alone():
             store.read_run()

@@ -236,7 +236,8 @@ class RunStore:
         fsync(self.directory.parent)
         if self.mirror is None:
             return
-        files = sorted(files_in(self.directory), key=lambda file: file.name == "run.json")
+        files = [file for file in files_in(self.directory) if file != self.directory / LOCK]
+        files.sort(key=lambda file: file.name == "run.json")
         with held(self.directory), self.mirror.held(self._copy_id()):
             mark = self.write_json(HALF_PUBLISHED, {})
             for file in files:

@@ -14,6 +14,8 @@ from flows.watch import Trip, find_trips, rewind
 from tests.ares.store_builders import chain, commit
 from tests.short_runs import SMALL, ares, assert_same_commits, told, train
 
+SFT = ["algorithm=sft", "algorithm.aepo.enabled=false", "algorithm.filter.enabled=false",
+       "algorithm.kl.placement=none"]  # fmt: skip
 LIMIT = {"limit": 0.2, "steps": 2}
 
 
@@ -58,6 +60,9 @@ def test_without_a_remedy_left_a_rewind_is_a_pause() -> None:
         (["watch.kl_above={limit: 1, action: rewind}", "rollout.max_staleness=1"], r"max_staleness cannot be forked"),
         (["watch.kl_above={limit: 0.2}", "algorithm.kl.placement=none"], r"watch\.kl_above: no KL is measured"),
         (["watch.kl_above.action=stop"], r"watch\.kl_above\.action"),
+        # The policy after the last step within the limit is the one that the next step found beyond it.
+        (["watch.margin=0"], r"watch\.margin: .*greater than or equal to 1"),
+        ([*SFT, "watch.truncated_above={limit: 0.5}"], r"watch\.truncated_above: nothing is sampled"),
     ],
 )
 def test_what_could_not_be_done_is_refused_before_the_run(settings: list[str], said: str) -> None:
@@ -92,7 +97,7 @@ def test_a_rewind_goes_on_as_its_own_fork_alone(tmp_path: Path, monkeypatch: pyt
 
 
 TRIPS_AT_2 = ["train.steps=3", "rollout.prompts=2", "bootstrap.max_prompts=3", "validation.max_prompts=3",
-              "watch.entropy_below={limit: 9, steps: 2, action: rewind}", "watch.margin=0",
+              "watch.entropy_below={limit: 9, steps: 2, action: rewind}", "watch.margin=1",
               "watch.truncated_above={limit: -1, steps: 3}", "watch.unscored_above={limit: -1, steps: 3}"]  # fmt: skip
 """Every entropy is below 9: steps 1 and 2, and of a fork after the bootstrap the same again. Its last step trips two
 wires more."""

@@ -172,4 +172,5 @@ def test_a_failed_export_leaves_nothing(of_plain: Learner, tmp_path: Path, monke
         with pytest.raises(StoreError, match="cannot be loaded, so it was deleted again: the tokenizer is not the one"):
             export("r", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / f".out.{os.getpid()}.partial").mkdir()  # of one that was killed, as a process with the same id
     export("r", tmp_path / "out")

@@ -1,6 +1,8 @@
 """Forks: of what an earlier version has kept, and of one that was killed (the rest: tests/e2e/test_lineage.py)."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -57,6 +59,32 @@ def test_gc_leaves_the_folder_of_a_forks_checkpoint_alone(tmp_path: Path, monkey
     fork("first", 1, None, [], "second", tmp_path)
     assert json.loads((tmp_path / "second/checkpoints/000001").read_text()) == {"version": 1}
     assert not list(parent.directory.glob(".fork-*"))
+
+
+def test_a_fork_takes_nothing_from_a_killed_one_of_its_name(tmp_path: Path) -> None:
+    """Where processes get the same ids again, as in containers, its past was the killed one's, without a word."""
+    left = tmp_path / f".second.{os.getpid()}.partial"
+    first(tmp_path)
+    shutil.copytree(tmp_path / "first/steps/000001", left / "steps/000001")
+    fork("first", 0, None, [], "second", tmp_path)
+    assert RunStore(tmp_path / "second").committed_steps() == [0]
+
+
+def test_of_two_forks_of_one_name_at_a_time_the_second_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended in a traceback."""
+    first(tmp_path)
+    flush = RunStore.flush
+
+    def flush_beside_another(self: RunStore) -> None:
+        (tmp_path / "second/steps").mkdir(parents=True)
+        flush(self)
+
+    monkeypatch.setattr(RunStore, "flush", flush_beside_another)
+    with pytest.raises(StoreError, match=r"second cannot be made of \.second\..*: Directory not empty"):
+        fork("first", 0, None, [], "second", tmp_path)
+    assert not list(tmp_path.glob(".*"))
 
 
 class Killed(BaseException):

@@ -115,6 +115,17 @@ def test_gc_deletes_them_and_a_dry_one_says_the_same(tmp_path: Path) -> None:
     assert listed[1:] == ["new: 30 files and folders, 0 bytes", "would free 0 bytes"]
 
 
+def test_what_killed_forks_left_beside_the_runs_goes(tmp_path: Path) -> None:
+    """It stayed for ever, and with it the checkpoints that it shared with runs that were deleted."""
+    for name in (".killed.1.partial", ".under-way.2.partial"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "weights").write_bytes(bytes(7))
+    with held(tmp_path / ".under-way.2.partial"):
+        assert told(tmp_path, "gc", "--dry-run").stdout.startswith(".killed.1.partial: of a fork that was killed, 7 ")
+        assert told(tmp_path, "gc").returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == [".under-way.2.partial"]
+
+
 def test_a_limit_on_all_runs_together_names_none(runs: Path) -> None:
     """The limit was held against the named ones alone."""
     refused = told(runs, "gc", "new", "--max-size", "0")
