@@ -57,8 +57,10 @@ async def train(run: Run, conductor: Conductor, committed: Callable[[], None], l
             watch(run, is_over=True)
             is_short = run.state.step > 0 and run.commit is not None and "checkpoint" not in run.commit.artifacts
             if is_short and config.train.ends(run.state.step, run.state.counters.tokens):
-                logger.warning("%s ends with step %d, which was not to be its last when it was trained: it has no "
-                               "checkpoint, and an evaluation only if one was due", run.store.name, run.state.step)  # fmt: skip
+                logger.warning(
+                    "%s ends with step %d, which was not to be its last when it was trained: it has no checkpoint, and "
+                    "an evaluation only if one was due", run.store.name, run.state.step,
+                )  # fmt: skip
     finally:
         ahead.end()
     logger.info("%s ended after step %d of %d", run.store.name, run.state.step, config.train.steps, extra=run.about)

@@ -100,7 +100,7 @@ def test_a_run_that_is_shortened_to_where_it_stands_says_what_its_end_lacks(copy
     for step in (2, 3, 4):
         shutil.rmtree(copy.directory / f"steps/{step:06d}")
     ended = ares(copy.directory.parent, "resume", "copy", "train.steps=1")
-    assert "copy ends with step 1, which was not to be its last when it was trained: it has no checkpoint" in ended.stderr
+    assert "copy ends with step 1, which was not to be its last when it was trained: it has no check" in ended.stderr
 
 
 def test_gc_keeps_what_a_resume_needs_and_what_people_read(copy: RunStore) -> None:
