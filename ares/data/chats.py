@@ -53,7 +53,8 @@ def checked_messages(value: Any, config: DataConfig) -> list[dict[str, Any]]:
         for message in messages
     ):
         raise DataError(
-            f"a prompt is text or a list of messages whose role and content are text, this is {value!r:.80}"
+            "a prompt is text or a list of messages whose role and content (not from and value, as ShareGPT's) are "
+            f"text, this is {value!r:.80}"
         )
     # Templates also show names, tool calls and their ids; parquet fills keys that a message does not have with null.
     messages = [{key: value for key, value in message.items() if value is not None} for message in messages]

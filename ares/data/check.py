@@ -92,7 +92,7 @@ class CheckReport:
 
     def counts(self) -> dict[str, Any]:
         """Counts in the order in which they are shown."""
-        return {"rows": self.rows, "rows with an error": len({each.row for each in self.findings})} | self.counted
+        return {"rows": self.rows, "rows with an error": len({each.row for each in self.findings} - {0})} | self.counted
 
     def add(self, what: str, row: Line = 0, id: str = "") -> None:
         """Add a finding, of the whole set if no row is named."""
@@ -283,7 +283,8 @@ def _see_prompts(report: CheckReport, rows: list[Row], tokenizer: PreTrainedToke
         if len(overlong) == len(texts):
             shortest = min(map(len, token_ids))
             report.add(
-                f"all prompts are longer than data.max_prompt_length={limit} (the shortest has {shortest} tokens)"
+                f"all prompts are longer than data.max_prompt_length={limit} (the shortest has {shortest} tokens with "
+                "its chat template, system prompt and tools)"
             )
         special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
         said = {row.line: "\n".join(each["content"] for each in row.messages) for row in rows}

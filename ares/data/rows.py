@@ -6,6 +6,7 @@ reads. Not covered: files (ares/data/sources.py), chat messages and templates (a
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -168,6 +169,8 @@ def missing_columns(raw: pd.DataFrame, config: DataConfig, needs: Needs) -> list
     if keys and not is_prompt_only(raw, config, needs) and "reward_model" not in raw:
         keys["answer_key"] = config.answer_key
     there = ", ".join(map(str, raw.columns))
+    if len(raw.columns) == 1 and re.search("[;\t]", there):
+        there += ", so the separator is not a comma"
     return [
         f"column {key!r} is missing (columns: {there}). Name it with {config.section}.{setting}=…"
         for setting, key in keys.items()

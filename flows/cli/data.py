@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ares.data import CheckReport
 
 ROWS = 20
-"""Rows that are named for each fault; --json names all."""
+"""Faults that are shown, and rows that are named for each; --json names all."""
 NO_MODEL = "unused"
 """The model path that the base profile, which has none, is given."""
 
@@ -37,8 +37,8 @@ def check(
     file: Annotated[
         str,
         typer.Argument(
-            help="A .jsonl, .json, .csv (.gz) or .parquet file, a glob, a folder, a Hugging Face data set; or "
-            "[a list, of them]."
+            help="A .jsonl, .json, .csv (.gz) or .parquet file, a glob, a folder, a Hugging Face data set; or a "
+            "list of them, [FILE, FILE]."
         ),
     ],
     overrides: Overrides = None,
@@ -62,6 +62,9 @@ def check(
     named = [f"model.path={json.dumps(model or NO_MODEL)}"] if model or profile == "base" else []
     source = file if file.startswith("[") else json.dumps(file)
     config = load(profile, [f"data.train={source}", "data.curriculum=null", "data.weights=null", *named, *settings])
+    if config.learns_from != "samples":
+        why = f"algorithm.policy.loss={config.algorithm.policy.loss}: only problems are checked here"
+        raise UserError(f"{why}. A run checks all {config.learns_from} before its first step, and names a wrong one")
     report = _looked_at(config, model, against or [])
     if report.problems:
         _judge_solutions(report, config.reward.code)
@@ -183,14 +186,17 @@ def _show(report: "CheckReport") -> None:
     """The counts, every finding with its rows, every solution that fails, and the conclusion."""
     for name, value in report.counts().items():
         console.print(f"{name:48s} {value}")
-    rows_of: dict[str, list[str]] = {}
+    faults: dict[str, tuple[str, list[str]]] = {}
     for finding in report.findings:
         where = f"{finding.row} ({finding.id})" if finding.id else str(finding.row)
-        rows_of.setdefault(finding.what, []).append(where)
-    for what, rows in rows_of.items():
+        faults.setdefault(finding.what.partition(", this is ")[0], (finding.what, []))[1].append(where)
+    for what, rows in list(faults.values())[:ROWS]:
         console.print(f"\n{what}", style="red")
         some = f"{', '.join(rows[:ROWS])}{', …' if len(rows) > ROWS else ''}"
-        console.print(f"  {'row' if len(rows) == 1 else f'{len(rows)} rows:'} {some}")
+        if rows != ["0"]:
+            console.print(f"  {'row' if len(rows) == 1 else f'{len(rows)} rows:'} {some}")
+    if len(faults) > ROWS:
+        console.print(f"\n{len(faults) - ROWS} other faults: --json", style="red")
     if report.failures:
         columns = ("row", "id", "error", "first failing test", "detail")
         failures = [(str(each.row), each.id, each.what, each.test, each.detail) for each in report.failures]

@@ -291,7 +291,7 @@ def test_overlong_prompts_are_left_out_and_counted(tmp_path: Path) -> None:
     problems = read(source, max_prompt_length=limit)
     assert problems.frame["id"].tolist() == ["a", "c"]
     assert (problems.overlong, whole.overlong) == (1, 0)
-    told = f"all 3 prompts are longer than data.max_prompt_length=3 (the shortest has {limit} tokens)"
+    told = f"all 3 prompts are longer than data.max_prompt_length=3 (the shortest has {limit} tokens "
     assert told in refusal(source, max_prompt_length=3)
 
 

@@ -57,7 +57,7 @@ DATA: dict[str, Wrong] = {
     "a held-out set that is a section of one that is a file": train(
         "validation is a value, not a section", "data.validation=h.jsonl", "data.validation.a.source=b"
     ),
-    "all prompts too long": train("longer than data.max_prompt_length=2", "data.max_prompt_length=2"),
+    "all prompts too long": train("tokens with its chat template, system prompt and", "data.max_prompt_length=2"),
     "rows that cannot be read": rows("not JSON", "{"),
     "an empty prompt": rows("the prompt is empty", ROW | {"prompt": " "}),
     "a program's tests that do not parse": rows(
@@ -84,6 +84,12 @@ DATA: dict[str, Wrong] = {
     "a check of a long path": Wrong(["data", "check", "a" * 5000], "aaa"),
     "a check of nothing": Wrong(["data", "check", ""], "is empty"),
     "a check against nothing": Wrong("data check r.jsonl --profile nowhere", "'nowhere'", {"r.jsonl": [ROW]}),
+    "a check of demonstrations": rows(
+        "algorithm.policy.loss=sft: only problems are checked here", ROW, settings=("--model=m", "algorithm=sft")
+    ),
+    "a set whose separator is no comma": train(
+        "(columns: prompt;answer, so the separator is not a comma)", "data.train=d.csv", d_csv="prompt;answer\n1;2\n"
+    ),
     "wrong rows of a held-out set": Wrong(
         ["data", "check", "r.jsonl", "data.validation={own: h.jsonl}"],
         "h.jsonl:1",

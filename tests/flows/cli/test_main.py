@@ -115,6 +115,7 @@ def test_an_interrupted_command_leaves_ctrl_c_to_the_system(monkeypatch: pytest.
         (["serve", "examples", "--port", "70000"], 2, "--port"),  # a traceback
         (["ablate", "math-kl", "train.steps=3", "--name", "fast", "--dry-run"], 0,
          "next: ares ablate math-kl train.steps=3 --name fast"),
+        (["data", "check", "--help"], 0, "[FILE,"),  # as markup, a list in brackets was nothing
     ],
 )  # fmt: skip
 def test_what_a_command_is_given_is_what_it_says(arguments: list[str], code: int, told: str) -> None:
