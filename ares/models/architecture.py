@@ -1,10 +1,11 @@
 """Checks of a model's configuration, so that what ares would compute wrongly is refused before anything is sampled.
 
 Covered: capped or scaled logits, rotary embeddings that depend on the longest row of a pass, learned positions, random
-routers, experts in vLLM; the sliding window of a layer. Not covered: what only a trial on numbers shows
-(ares/models/causal.py).
+routers, experts in vLLM, a cache or positions that a model ignores; the sliding window of a layer. Not covered: what
+only a trial on numbers shows (ares/models/causal.py).
 """
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ RANDOM_ROUTERS = ("phimoe",)
 """Model types whose router draws experts at random in training mode, whatever their settings say."""
 NUMBERS_OF_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 """Names of the setting for the number of experts in a layer."""
+POSITIONS_OF_MASK = ("bloom", "mpt")
+"""Model types that take no position_ids, since the mask tells them the distances that they attend by."""
 
 
 class ModelError(UserError, ValueError):
@@ -36,7 +39,6 @@ def check_architecture(config: Config) -> None:
     settings = read_settings(config.model)
     refuse_softcaps(settings, config.model.path)
     _refuse_random_routers(settings.get_text_config(), config.model)
-    _refuse_experts_in_vllm(settings.get_text_config(), config)
     for kind, window in _windows_of_ropes(settings.get_text_config()):
         if config.longest_sequence > window:
             raise ModelError(
@@ -59,6 +61,26 @@ def check_positions(model: Any, config: Config) -> None:
             f"{model.name_or_path}: it has learned {most} positions, and data.max_prompt_length + "
             f"rollout.max_response_length (and second turns) come to {config.longest_sequence}: stay within {most}"
         )
+
+
+def check_sampling(model: Any, config: Config) -> None:
+    """Raise ModelError when a run's engine would sample a model (on any device) with wrong log-probs."""
+    settings = model.config.get_text_config()
+    if config.rollout.engine == "vllm" and any(getattr(settings, name, None) for name in NUMBERS_OF_EXPERTS):
+        # A mixture's log-probs are wrong once its weights were replaced in place.
+        raise ModelError(
+            f"{config.model.path}: {settings.model_type} is a mixture of experts, and vLLM's log-probs are "
+            "wrong once experts got new weights (docs/models.md): use rollout.engine=transformers"
+        )
+    if config.rollout.engine == "transformers":
+        # Many forwards swallow arguments that they do not name; some hand them on to the decoder, which names them.
+        taken = {name for part in (model, model.get_decoder()) for name in inspect.signature(part.forward).parameters}
+        needed = ["past_key_values"] + ["position_ids"] * (settings.model_type not in POSITIONS_OF_MASK)
+        if ignored := [name for name in needed if name not in taken]:
+            raise ModelError(
+                f"{config.model.path}: {type(model).__name__} ignores {' and '.join(ignored)}, so that "
+                "rollout.engine=transformers would sample from wrong probabilities: use another engine"
+            )
 
 
 def read_settings(config: ModelConfig) -> Any:
@@ -133,16 +155,6 @@ def _refuse_random_routers(settings: PretrainedConfig, model: ModelConfig) -> No
         raise ModelError(
             f"{model.path}: with model.gradient_checkpointing its layers work as in training, where the router adds "
             f"noise ({told}): set it to 0 in config.json, or model.gradient_checkpointing=false"
-        )
-
-
-def _refuse_experts_in_vllm(settings: PretrainedConfig, config: Config) -> None:
-    """Raise ModelError: a mixture's log-probs in vLLM are wrong once its weights were replaced in place."""
-    mixture = any(getattr(settings, name, None) for name in NUMBERS_OF_EXPERTS)
-    if mixture and config.rollout.engine == "vllm":
-        raise ModelError(
-            f"{config.model.path}: {settings.model_type} is a mixture of experts, and vLLM's log-probs are "
-            "wrong once experts got new weights (docs/models.md): use rollout.engine=transformers"
         )
 
 

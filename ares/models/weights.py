@@ -26,7 +26,14 @@ from transformers import (
 from transformers.utils import logging
 
 from ares.config import Config, ModelConfig
-from ares.models.architecture import ModelError, check_architecture, check_positions, first_sentence, read_settings
+from ares.models.architecture import (
+    ModelError,
+    check_architecture,
+    check_positions,
+    check_sampling,
+    first_sentence,
+    read_settings,
+)
 from ares.models.transformers_internals import load_with_report
 
 PUBLISHED_AS: dict[str, Any] = {
@@ -43,11 +50,14 @@ SHOWN = 3
 """Tensors that an error names of each kind."""
 
 
-def checked_model(config: Config) -> Any:
-    """Check that ares can train and sample a run's model; returns it on the meta device. Raises ModelError."""
+def checked_model(config: Config, sampled: bool = True) -> Any:
+    """Check that ares can train a run's model, and sample it if `sampled`; returns it on the meta device. Raises
+    ModelError."""
     check_architecture(config)
     model = check_weight_files(config.model)
     check_positions(model, config)
+    if sampled:
+        check_sampling(model, config)
     return model
 
 

@@ -167,7 +167,7 @@ class Run:
         """
         store = run_store(name, runs)
         check_engine(config)
-        model = checked_model(config)
+        model = checked_model(config, sampled=config.learns_from == "samples" or config.data.validation is not None)
         if not os.environ.get("RAY_ADDRESS"):  # a cluster is asked when actors start
             check_gpus(config, torch.cuda.device_count(), "this machine")
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
@@ -378,7 +378,7 @@ def _check_reference(config: Config, tokenizer: PreTrainedTokenizerBase) -> None
     """Raise ConfigError where the reference policy has other tokens than the one that is trained, ModelError where its
     log-probs would be wrong or its weights cannot be read."""
     model = config.model
-    checked_model(config.model_copy(update={"model": model.of_reference}))
+    checked_model(config.model_copy(update={"model": model.of_reference}), sampled=False)
     theirs = load_tokenizer(str(model.reference), model.trust_remote_code)
     if theirs.get_vocab() != tokenizer.get_vocab():
         raise ConfigError(

@@ -1,5 +1,6 @@
 """Windows, ropes and caps in a configuration are honoured, or refused by name before anything is sampled."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -120,9 +121,46 @@ def test_a_router_with_noise_is_refused_where_layers_work_as_in_training(noise: 
 @pytest.mark.parametrize("name", ["GLM-4-MoE", "Qwen3-MoE", "Qwen2-MoE with a window"])
 def test_experts_are_refused_with_vllm(name: str, tmp_path: Path) -> None:
     model = f"model.path={build(CAUSAL[name], tmp_path)}"
-    check_architecture(config(model))
+    checked_model(config(model))
     with pytest.raises(ModelError, match=r"is a mixture of experts.*use rollout.engine=transformers"):
-        check_architecture(config(model, "rollout.engine=vllm"))
+        checked_model(config(model, "rollout.engine=vllm"))
+
+
+MAMBA = Family("mamba", {"state_size": 4})
+BART = {"d_model": 64, "decoder_layers": 1, "decoder_attention_heads": 4, "decoder_ffn_dim": 64, "encoder_layers": 1,
+        "encoder_ffn_dim": 64}  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "ignored"), [
+    (MAMBA, "past_key_values and position_ids"), (Family("bart", BART), "position_ids"),
+    (Family("bloom"), None), (Family("whisper", BART), None),
+])  # fmt: skip
+def test_a_model_that_ignores_the_cache_or_positions_is_not_sampled_with_it(
+    family: Family, ignored: str | None, tmp_path: Path
+) -> None:
+    """`ares serve` drew each token from a model that had seen one token, or had its prompt shifted by padding."""
+    model = f"model.path={build(family, tmp_path)}"
+    checked_model(config(model, "rollout.engine=vllm"))
+    if ignored is None:
+        checked_model(config(model))
+    else:
+        with pytest.raises(ModelError, match=f"ForCausalLM ignores {ignored}, so that rollout.engine=transformers"):
+            checked_model(config(model))
+
+
+@pytest.mark.parametrize(("family", "settings"), [
+    (CAUSAL["Qwen3-MoE"], ["algorithm=distill", "model.reference={}", "rollout.engine=vllm"]),
+    (MAMBA, ["algorithm=sft", "model.path={}", "data.train={}/chats.jsonl", "data.validation=null"]),
+])  # fmt: skip
+def test_a_model_that_is_not_sampled_is_refused_for_nothing_that_only_sampling_needs(
+    family: Family, settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ares.runs.run.check_engine", lambda config: "vllm")
+    folder = build(family, tmp_path)
+    for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(MODEL / file, folder)
+    (folder / "chats.jsonl").write_text(2 * '{"prompt": "1+1=", "answer": "2"}\n')
+    Run.check(config(*(setting.format(folder) for setting in settings)), "run", tmp_path)
 
 
 def test_an_ordinary_rope_has_no_such_bound() -> None:
