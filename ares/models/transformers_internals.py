@@ -5,14 +5,17 @@ version breaks it. Nothing of transformers is replaced: attention and caches are
 through its interfaces. The registered attention itself is in ares/models/packed_attention.py.
 """
 
+import inspect
 from typing import Any
 
 from torch import Tensor
 from transformers import DynamicCache, PretrainedConfig, PreTrainedModel
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 ROOM = 64
 """Tokens that a growing cache has room for when it is copied."""
+WINDOWS = {"sliding_window", "attention_chunk_size"}
+"""Settings of which transformers' cache makes layers that drop keys."""
 
 
 def uses_attention_interface(decoder: Any, *names: str) -> bool:
@@ -85,7 +88,14 @@ def _make_room(held: Tensor | None, states: Tensor, length: int) -> Tensor:
 
 
 def growing_cache(config: PretrainedConfig) -> DynamicCache:
-    """An empty cache for a model, with room for more tokens where its layers are of full attention."""
+    """An empty cache for a model, with room for more tokens where its layers are of full attention.
+
+    What: the layers that `DynamicCache` makes of a configuration. Why: of a Llama's whose config.json still has the
+    window of the Mistral it was made of, it makes layers that drop keys, although its attention knows no window.
+    Since 4.56. Notices: tests/ares/engines/test_decoding.py (the answers of transformers without a cache).
+    """
     cache = DynamicCache(config=config)
-    cache.layers = [GrowingLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    known = inspect.signature(type(config.get_text_config(decoder=True))).parameters
+    full = {DynamicLayer} if known.keys() & WINDOWS else {DynamicLayer, DynamicSlidingWindowLayer}
+    cache.layers = [GrowingLayer() if type(layer) in full else layer for layer in cache.layers]
     return cache

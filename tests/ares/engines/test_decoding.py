@@ -1,4 +1,4 @@
-"""Decoding rows that share prompts against transformers' own generate (log-probs: test_families.py)."""
+"""Decoding rows that share prompts against transformers' own generate without a cache (log-probs: test_families.py)."""
 
 from pathlib import Path
 
@@ -20,11 +20,15 @@ CARRYING = {
         "linear_num_key_heads": 2, "linear_key_head_dim": 16, "linear_value_head_dim": 16}),
 }  # fmt: skip
 """Families that carry a state along the sequence."""
+STRAY = {"Llama with a Mistral's window": Family("llama", {"sliding_window": 16})}
+"""transformers' cache drops keys that attention, which knows no such setting, is to see."""
 
 
-@pytest.mark.parametrize("family", [*CARRYING, "Qwen2", "Llama", "Phi", "GLM-4-MoE", "Gemma 3", "Qwen2 with a window"])
+@pytest.mark.parametrize("family", [
+    *CARRYING, *STRAY, "Qwen2", "Llama", "Phi", "GLM-4-MoE", "Gemma 3", "Qwen2 with a window",
+])  # fmt: skip
 def test_greedy_answers_are_those_of_transformers_generate(family: str, tmp_path: Path) -> None:
-    folder = str(build((CAUSAL | CARRYING)[family], tmp_path))
+    folder = str(build((CAUSAL | CARRYING | STRAY)[family], tmp_path))
     engine = TransformersEngine(folder, "float32", "cpu", {1}, 0)
     plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     weights = plain.state_dict()
@@ -40,6 +44,7 @@ def test_greedy_answers_are_those_of_transformers_generate(family: str, tmp_path
                 attention_mask=torch.ones_like(ids),
                 max_new_tokens=12,
                 do_sample=False,
+                use_cache=False,
                 eos_token_id=1,
                 pad_token_id=0,
             )
