@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from algorithms.exact_kl import exact_kl
 from algorithms.logprobs import logprobs_and_entropy
@@ -138,12 +138,11 @@ class Critic(PackedDecoder, nn.Module):
 
     def __init__(self, config: ModelConfig, device: torch.device) -> None:
         super().__init__()
-        self.decoder = read_weights(AutoModel, training_settings(config), config, part=True).get_decoder()
-        self.head = nn.Linear(self.decoder.config.hidden_size, 1, bias=False)
+        model = read_policy(AutoModelForCausalLM, config, device)
+        self.decoder = model.get_decoder()
+        self.head = nn.Linear(model.get_output_embeddings().weight.shape[1], 1, bias=False, device=device)
         nn.init.zeros_(self.head.weight)
         self.compute_dtype = getattr(torch, config.dtype)
-        set_mode(self.decoder, config)
-        self.to(device)
         self.packs, _ = prepare_packing(self.decoder, self.decode, self.decoder.get_input_embeddings().num_embeddings)
 
     def values(self, batch: Pass) -> Tensor:
@@ -254,12 +253,7 @@ def read_policy(kind: Any, config: ModelConfig, device: torch.device, decoder: t
                 f"{config.path}: {type(model).__name__}.{part}() does not tell decoder and output head apart"
             )
     model.to(device)
-    set_mode(model, config)
-    return model
-
-
-def set_mode(model: Any, config: ModelConfig) -> None:
-    """Enable gradient checkpointing where the settings ask for it; transformers needs training mode for that."""
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    model.train(config.gradient_checkpointing)
+    model.train(config.gradient_checkpointing)  # transformers recomputes in training mode only
+    return model

@@ -58,6 +58,11 @@ def checked_model(config: Config, sampled: bool = True) -> Any:
     check_positions(model, config)
     if sampled:
         check_sampling(model, config)
+    if config.model.gradient_checkpointing and not model.supports_gradient_checkpointing:
+        raise ModelError(
+            f"{config.model.path}: {type(model).__name__} cannot recompute activations: set "
+            "model.gradient_checkpointing=false"
+        )
     return model
 
 
@@ -83,8 +88,8 @@ def check_weight_files(config: ModelConfig, kind: Any = None) -> Any:
     return model
 
 
-def read_weights(kind: Any, settings: Any, config: ModelConfig, part: bool = False) -> Any:
-    """Load config.path in float32 with an Auto class; `part`: as in check_loaded. Raises ModelError.
+def read_weights(kind: Any, settings: Any, config: ModelConfig) -> Any:
+    """Load config.path in float32 with an Auto class. Raises ModelError.
 
     Every weight comes from the files and is finite.
     """
@@ -92,8 +97,8 @@ def read_weights(kind: Any, settings: Any, config: ModelConfig, part: bool = Fal
         empty = _empty(kind, settings, config)
         expected = stored_tensors(empty).keys()
         model, info = _read(type(empty), settings, config, UNREADABLE, dtype=torch.float32)
-    check_loaded(info, config.path, type(model).__name__, settings, part)
-    if not part and (untied := stored_tensors(model).keys() ^ expected):
+    check_loaded(info, config.path, type(model).__name__, settings)
+    if untied := stored_tensors(model).keys() ^ expected:
         raise ModelError(
             f"model.path={config.path}: its weight files and config.json do not agree on what is tied "
             f"(tie_word_embeddings): {_some(sorted(untied))}"
@@ -122,16 +127,13 @@ def _read(
     return model, info
 
 
-def check_loaded(info: Mapping[str, Any], path: str, kind: str, settings: Any, part: bool = False) -> None:
-    """Raise ModelError where files and architecture differ (transformers' loading info), naming the first tensors.
-
-    part: only a part of what was saved is loaded, so unexpected tensors are no error.
-    """
+def check_loaded(info: Mapping[str, Any], path: str, kind: str, settings: Any) -> None:
+    """Raise ModelError where files and architecture differ (transformers' loading info), naming the first tensors."""
     shapes = [f"{name} {list(saved)} instead of {list(own)}" for name, saved, own in sorted(info["mismatched_keys"])]
     differences = {
         "missing": sorted(info["missing_keys"]),
         "of another shape than config.json says": shapes,
-        "unexpected": [] if part else sorted(info["unexpected_keys"]),
+        "unexpected": sorted(info["unexpected_keys"]),
     }
     told = [f"{len(names)} {_tensors(names)} {what}: {_some(names)}" for what, names in differences.items() if names]
     if told:

@@ -118,6 +118,14 @@ def test_a_router_with_noise_is_refused_where_layers_work_as_in_training(noise: 
         check_architecture(checkpointed)
 
 
+def test_a_model_that_cannot_recompute_activations_is_refused_where_that_is_asked_for(tmp_path: Path) -> None:
+    """It ended in a traceback after the bootstrap."""
+    model = f"model.path={build(Family('ctrl', {'n_embd': 64, 'n_layer': 1, 'n_head': 4, 'dff': 64}), tmp_path)}"
+    checked_model(config(model))
+    with pytest.raises(ModelError, match=r"CTRLLMHeadModel cannot .*: set model.gradient_checkpointing=false"):
+        checked_model(config(model, "model.gradient_checkpointing=true"))
+
+
 @pytest.mark.parametrize("name", ["GLM-4-MoE", "Qwen3-MoE", "Qwen2-MoE with a window"])
 def test_experts_are_refused_with_vllm(name: str, tmp_path: Path) -> None:
     model = f"model.path={build(CAUSAL[name], tmp_path)}"

@@ -170,6 +170,12 @@ def test_the_critic_starts_at_zero_and_gives_one_value_a_response_token() -> Non
         torch.testing.assert_close(values[places], values[places[:1]].expand(len(places)))
 
 
+def test_the_critic_is_as_wide_as_the_decoders_output(tmp_path: Path) -> None:
+    """OPT-350M's is narrower than its layers."""
+    folder = build(Family("opt", {"word_embed_proj_dim": 32, "ffn_dim": 64}), tmp_path)
+    assert not Critic(ModelConfig(path=str(folder)), CPU).values(batch()).any()
+
+
 def test_the_critic_computes_in_the_models_type_and_recomputes_activations_where_that_is_asked_for() -> None:
     def passed(**settings: Any) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.dtype]]:
         critic = Critic(ModelConfig(path=str(MODEL), **settings), CPU)
