@@ -9,7 +9,7 @@ from functools import partial
 import pandas as pd
 from pydantic import BaseModel
 
-from ares.engines import Request, SamplingSettings
+from ares.engines import Request, SamplingSettings, response_texts
 from ares.grading import ID_COLUMNS, Grader, RewardError, answered, check_scored, grade_rows
 from ares.runs import Step
 from ares.step import (
@@ -119,7 +119,7 @@ async def rollout_part(step: Step, draw: Draw, under_way: Ref | None) -> Part:
     if ready < 1:
         return Part(finished=None, under_way=left)
     finished = rows[is_ready].reset_index(drop=True)
-    texts = step.run.tokenizer.batch_decode([ids.tolist() for ids in finished["token_ids"]], skip_special_tokens=True)
+    texts = response_texts(step.run.tokenizer, [ids.tolist() for ids in finished["token_ids"]])
     path = step.run.step(ready).path(f"rollout-{draw.purpose}-{draw.shard:04d}.parquet")
     ref = store.write_rows(path, finished.assign(response=texts)[[*ID_COLUMNS, *ANSWER]])
     return Part(finished=Rows(rows=ref), under_way=left)

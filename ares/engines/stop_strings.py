@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from ares.engines.responses import response_texts, silent_tokens
+
 
 def until_stop(text: str, stops: Sequence[str]) -> str:
     """A response before the first of its stop strings; its last token may hold more than that."""
@@ -28,8 +30,7 @@ class StopStrings:
         self._begun = begun
         # A token decodes to a byte at least; one token more, since decoders drop a leading space.
         self._window = 1 + max(len(stop.encode()) for each in stops for stop in each)
-        self._nothing = set(tokenizer.all_special_ids)
-        """Tokens that decode to nothing."""
+        self._silent, _ = silent_tokens(tokenizer)
         self._last_begun = [tokens[-self._window :] for tokens in begun]
 
     def reached(self, rows: Tensor, tokens: Tensor, place: int, going: Tensor) -> Tensor:
@@ -42,18 +43,15 @@ class StopStrings:
         latest = tokens[rows[going], max(0, place + 1 - self._window) : place + 1].tolist()
         ends = [[*self._last_begun[row], *ids][-self._window :] for row, ids in zip(of_call, latest, strict=True)]
         near = [
-            self._has_stop(row, text) or not self._nothing.isdisjoint(ids)
-            for row, text, ids in zip(of_call, self._texts(ends), ends, strict=True)
+            self._has_stop(row, text) or not self._silent.isdisjoint(ids)
+            for row, text, ids in zip(of_call, response_texts(self._tokenizer, ends), ends, strict=True)
         ]
         ended = torch.zeros_like(going)
         for index, row, is_near in zip(looked_at, of_call, near, strict=True):
             if is_near:  # the whole text decides
-                (text,) = self._texts([[*self._begun[row], *tokens[row, : place + 1].tolist()]])
+                (text,) = response_texts(self._tokenizer, [[*self._begun[row], *tokens[row, : place + 1].tolist()]])
                 ended[index] = self._has_stop(row, text)
         return ended
 
     def _has_stop(self, row: int, text: str) -> bool:
         return any(stop in text for stop in self._stops[row])
-
-    def _texts(self, tokens: list[list[int]]) -> list[str]:
-        return self._tokenizer.batch_decode(tokens, skip_special_tokens=True)  # as responses are decoded

@@ -21,6 +21,7 @@ from algorithms.keys import derive_seed
 from ares.config import Config, DataConfig, VllmConfig
 from ares.data import MediaReader
 from ares.engines.engine import Completion, Engine, Request, SamplingSettings, check_weights, end_token_ids
+from ares.engines.responses import silent_tokens
 from ares.engines.vllm_internals import forget_old_weights, replace_weights, set_environment, step_through
 from ares.models import placeholder_ids, stored_tensors
 
@@ -38,13 +39,14 @@ class VllmEngine(Engine):
         colocated: bool,
         data: DataConfig | None = None,
         trust_remote_code: bool = False,
+        skips_special: bool = True,
     ) -> None:
         """`colocated`: the learner shares this GPU, so `sleep` frees its memory. `data`: how the images of a
-        vision-language model are read."""
+        vision-language model are read. `skips_special`: stop strings hold no special tokens."""
         set_environment(settings)
         from vllm import LLM
 
-        self.end_ids = sorted(end_ids)
+        self.end_ids, self._skips_special = sorted(end_ids), skips_special
         config = AutoConfig.from_pretrained(model_path, trust_remote_code=trust_remote_code)
         kind = AutoModelForCausalLM if data is None else AutoModelForImageTextToText
         with torch.device("meta"):
@@ -88,7 +90,7 @@ class VllmEngine(Engine):
         data = config.data if model.family == "vision_language" else None
         return cls(
             model.location, model.dtype, end_ids, config.longest_sequence, config.rollout.vllm, shared, data,
-            model.trust_remote_code,
+            model.trust_remote_code, silent_tokens(tokenizer)[1],
         )  # fmt: skip
 
     def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
@@ -142,6 +144,7 @@ class VllmEngine(Engine):
             ignore_eos=True,  # only our end tokens count
             stop=list(request.stops) or None,
             detokenize=bool(request.stops),
+            skip_special_tokens=self._skips_special,
             output_kind=RequestOutputKind.FINAL_ONLY,
             logit_bias=dict.fromkeys(self.placeholders, -100.0) or None,  # never sampled, as in the learner
         )

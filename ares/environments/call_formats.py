@@ -5,8 +5,8 @@
     python   a fenced block of Python: the argument `code` of the tool `python`
 
 What is between a model's thinking tags is not a call. A text that means to call but does not succeed is Malformed, and
-the model is told why. Not covered: which tools there are (ares/environments/tools.py), special tokens, which the text
-no longer has.
+the model is told why. Not covered: which tools there are (ares/environments/tools.py), special tokens
+(ares/engines/responses.py).
 """
 
 import json

@@ -14,7 +14,7 @@ import torch
 from algorithms.protocol import DataProto
 from ares.config import ENGINES, Config
 from ares.data import load_tokenizer
-from ares.engines import Engine, Request, SamplingSettings, view_as_tensors
+from ares.engines import Engine, Request, SamplingSettings, response_texts, view_as_tensors
 from ares.learner import Learner, Ranks, UpdateResult
 from ares.models import naming_settings, stored_tensors
 from ares.store import Ref, RunStore
@@ -112,7 +112,7 @@ class EngineService:
             for finished in self.engine.stream(requests, settings):
                 completions = [completion for _, completion in finished]
                 token_ids = [completion.token_ids for completion in completions]
-                texts = self.tokenizer.batch_decode([ids.tolist() for ids in token_ids], skip_special_tokens=True)
+                texts = response_texts(self.tokenizer, [ids.tolist() for ids in token_ids])
                 columns = {
                     "response": texts,
                     "token_ids": token_ids,

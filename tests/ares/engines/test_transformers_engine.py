@@ -1,3 +1,4 @@
+import copy
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import DynamicCache
+from transformers import AddedToken, DynamicCache
 
 import ares.engines.transformers as transformers_engine
 from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids, view_as_tensors
@@ -171,12 +172,15 @@ def test_a_response_ends_with_the_token_that_completes_a_stop_string(reference: 
     assert 5 < ended < 40
 
 
-def test_special_tokens_inside_a_stop_string_do_not_hide_it() -> None:
-    """They decode to nothing, so a window of as many tokens as the string has bytes may not reach its beginning."""
-    special = [tokenizer().all_special_ids[0]] * 4
-    one, two = tokenizer()("12", add_special_tokens=False)["input_ids"]
-    row = torch.tensor([[one, *special, two]])
-    stops = StopStrings(tokenizer(), [("12",)], [[]])
+@pytest.mark.parametrize("special", ["<|im_end|>", "<file_sep>"])
+def test_special_tokens_inside_a_stop_string_do_not_hide_it(special: str) -> None:
+    """They decode to nothing, so a window of as many tokens as the string has bytes may not reach its beginning.
+
+    <file_sep>: only tokenizer.json says that it is special, as SmolLM2's does of most."""
+    own = copy.deepcopy(tokenizer())
+    own._tokenizer.add_special_tokens([AddedToken("<file_sep>")])
+    row = torch.tensor([own(f"1{special * 4}2", add_special_tokens=False)["input_ids"]])
+    stops = StopStrings(own, [("12",)], [[]])
     reached = [stops.reached(torch.tensor([0]), row, place, torch.tensor([True])).item() for place in range(6)]
     assert reached == [False] * 5 + [True]
 
