@@ -39,7 +39,7 @@ from algorithms.keys import derive_seed
 from ares.conversations import Conversations
 from ares.data import DataError
 from ares.engines import Request as Asked
-from ares.engines import SamplingSettings, until_stop
+from ares.engines import SamplingSettings, opened_texts, until_stop
 from ares.environments import MOST_BYTES, read_message, write_answer
 
 Sample = Callable[[list[Asked], SamplingSettings], Awaitable[pd.DataFrame]]
@@ -329,8 +329,9 @@ def policy_app(
         made = await choices(request, ids, asked, asked.max_completion_tokens)
         first = episode.then(made[0]["token_ids"], made[0]["log_probs"])
         first = replace(first, finish_reason=made[0]["finish_reason"], turns=episode.turns + 1)
-        for each in made:
-            each["message"] = write_answer(each["text"], bool(tools), call_format, secrets.token_hex(2))
+        texts = opened_texts(tokenizer, [ids] * len(made), [each["text"] for each in made])
+        for each, text in zip(made, texts, strict=True):
+            each["message"] = write_answer(text, bool(tools), call_format, secrets.token_hex(2))
             if "tool_calls" in each["message"]:
                 each["finish_reason"] = "tool_calls"
         said = body("chat.completion", ids, made, asked)

@@ -14,6 +14,7 @@ import logging
 import pandas as pd
 from pydantic import BaseModel
 
+from ares.engines import opened_texts
 from ares.grading import ID_COLUMNS
 from ares.runs import Step
 from ares.step import engine_calls, episode_rows, episodes_so_far, next_turns, played, turn_rows
@@ -49,10 +50,12 @@ async def turn(step: Step, draw: Draw, earlier: list[Ref]) -> Turn:
     going = so_far[~so_far["over"]].reset_index(drop=True)
     problems = step.run.problems(draw.purpose).rows(going["id"].tolist())
     parts = []
-    for part, requests, how in engine_calls(next_turns(going, problems), draw.temperature, step.config.rollout):
+    asked = next_turns(going, problems)
+    for part, requests, how in engine_calls(asked, draw.temperature, step.config.rollout):
         answers = await step.run.workers.sample(draw.version, requests, how, averaged=draw.averaged)
         parts.append(answers.set_axis(part.index))
     said = going[ID_COLUMNS].join(pd.concat(parts))
+    said["response"] = opened_texts(step.run.tokenizer, asked["prompt_token_ids"], said["response"])
     episodes = episodes_so_far(going, problems, (draw.purpose, step.number))
     replies, suffixes = await asyncio.to_thread(environment.answer, episodes, said)
     rows = turn_rows(said, replies, suffixes, is_last=len(earlier) + 1 == environment.settings.max_turns)

@@ -15,7 +15,7 @@ from ares.engines.engine import (
     padding_id,
     view_as_tensors,
 )
-from ares.engines.responses import response_texts
+from ares.engines.responses import opened_texts, response_texts
 from ares.engines.stop_strings import until_stop
 from ares.engines.transformers import TransformersEngine
 from ares.engines.vllm import VllmEngine

@@ -3,13 +3,16 @@
 Not covered: reading the tags (rewards/thinking.py, ares/environments/call_formats.py).
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from transformers import PreTrainedTokenizerBase
 
-from rewards.thinking import TAGS
+from rewards.thinking import TAGS, with_opening_tag
 
 MARKERS = {f"<{closing}{tag}>" for tag in (*TAGS, "tool_call") for closing in ("", "/")}
+END = 32
+"""Tokens of a prompt in which a tag at its end has room."""
 
 
 @lru_cache(2)
@@ -27,3 +30,9 @@ def response_texts(tokenizer: PreTrainedTokenizerBase, responses: list[list[int]
     if not are_all:
         responses = [[token for token in ids if token not in silent] for ids in responses]
     return tokenizer.batch_decode(responses, skip_special_tokens=are_all)
+
+
+def opened_texts(tokenizer: PreTrainedTokenizerBase, prompts: Iterable[list[int]], texts: Iterable[str]) -> list[str]:
+    """Responses to prompts, after the thinking tag with which a template has ended the prompt."""
+    ends = tokenizer.batch_decode([ids[-END:] for ids in prompts])
+    return [with_opening_tag(*each) for each in zip(ends, texts, strict=True)]

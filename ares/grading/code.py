@@ -172,7 +172,8 @@ def written(row: Mapping[str, Any]) -> str | None:
 
 
 def _answer(row: Mapping[Any, Any]) -> str:
-    prompt = row.get("prompt")  # none where a program is judged without having been asked for
+    # None where a program is judged without having been asked for; an episode's response has its tag.
+    prompt = None if "episode_error" in row else row.get("prompt")
     return without_thinking(with_opening_tag(prompt if isinstance(prompt, str) else "", row["response"]))
 
 

@@ -83,6 +83,9 @@ def _grades(rows: pd.DataFrame, config: RewardConfig) -> list[float]:
 
 
 def _said(rows: pd.DataFrame) -> list[str]:
+    """Responses after the thinking tag that their prompt ends with; an episode's has its tag, or was submitted."""
+    if "episode_error" in rows:
+        return rows["response"].tolist()
     return [with_opening_tag(*each) for each in zip(rows["prompt"], rows["response"], strict=True)]
 
 

@@ -23,8 +23,8 @@ from ares.step.requests import asked_rows, begun_rows, continue_rows
 from ares.step.rows import SAMPLED
 
 OF_A_TURN = [*ID_COLUMNS, "token_ids", "log_probs", SAMPLED, "said", "heard", "finish_reason", "error", "over"]
-"""Columns of a turn's table: what it adds to its episodes. said: its response, heard: the reply as JSON, "" without
-one; token_ids, log_probs, sampled: of both."""
+"""Columns of a turn's table: what it adds to its episodes. said: its response, after the thinking tag that its prompt
+ends with; heard: the reply as JSON, "" without one; token_ids, log_probs, sampled: of both."""
 
 
 def played(requested: pd.DataFrame, turns: list[pd.DataFrame]) -> pd.DataFrame:

@@ -189,3 +189,18 @@ def test_a_call_that_thoughts_only_mention_cuts_nothing_off() -> None:
     said = write_answer(f"<think>I may write <tool_call>.</think> Let me add. {call}", True, "hermes", "abcd")
     assert said["content"] == "<think>I may write <tool_call>.</think> Let me add."
     assert [each["function"]["name"] for each in said["tool_calls"]] == ["add"]
+
+
+def test_calls_in_thoughts_that_the_template_opens_are_none() -> None:
+    """They were made if the answer was cut off amid thinking."""
+    own = copy.deepcopy(tokenizer())
+    own.chat_template = own.chat_template.replace("<|im_start|>assistant\n", "<|im_start|>assistant\n<think>\n")
+    policy = Scripted([f"Or {call('1')}?", f"Yes.</think>{call('1')}"], own)
+
+    async def ask(http: httpx.AsyncClient) -> list[dict[str, Any]]:
+        answers = [await http.post("/chat/completions", json={"messages": [ASKED], "tools": [TOOL]}) for _ in range(2)]
+        return [answer.json()["choices"][0] for answer in answers]
+
+    thought, called = policy.run(ask)
+    assert thought["message"] == {"role": "assistant", "content": f"<think>Or {call('1')}?"}
+    assert (called["finish_reason"], called["message"]["content"]) == ("tool_calls", "<think>Yes.</think>")

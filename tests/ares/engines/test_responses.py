@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AddedToken, PreTrainedTokenizerBase
 
-from ares.engines import SamplingSettings, response_texts
+from ares.engines import SamplingSettings, opened_texts, response_texts
 from ares.engines.stop_strings import StopStrings
 from ares.workers.services import EngineService
 from tests.ares.builders import tokenizer
@@ -41,3 +41,9 @@ def test_tags_of_thoughts_and_calls_are_text_although_they_are_special_tokens(sp
     reached = [stops.reached(torch.tensor([0]), torch.tensor([ids]), place, torch.tensor([True])).item()
                for place in range(len(ids))]  # fmt: skip
     assert reached.index(True) == ids.index(own.convert_tokens_to_ids("</tool_call>"))
+
+
+def test_a_response_is_read_after_the_tag_that_its_prompt_ends_with() -> None:
+    prompts = ["What?<think>\n", "<think>What?", ""]
+    ids = [tokenizer()(each, add_special_tokens=False)["input_ids"] for each in prompts]
+    assert opened_texts(tokenizer(), ids, "abc") == ["<think>a", "b", "c"]

@@ -13,8 +13,9 @@ import pytest
 
 from ares.config import ConfigError, RewardConfig, load
 from ares.grading import RewardError
+from ares.grading.code import written
 from ares.grading.functions import FunctionScore
-from ares.grading.grader import Grader
+from ares.grading.grader import ANSWERED, Grader
 from ares.grading.graders import FunctionGrader, load_grader
 
 ROWS = pd.DataFrame(
@@ -67,7 +68,7 @@ def test_the_built_in_grader_compares_the_last_box_with_the_answer() -> None:
 
 
 def test_thoughts_that_the_template_opens_have_a_format_too() -> None:
-    """It was always 0 where the prompt ends with <think>."""
+    """It was always 0 where the prompt ends with <think>; and an answer that an episode submitted was a thought."""
     opened = pd.DataFrame(
         {
             "id": ["a"],
@@ -82,6 +83,11 @@ def test_thoughts_that_the_template_opens_have_a_format_too() -> None:
         grader = load_grader(RewardConfig(kind=kind, accuracy="math"))
         table = grader.grade(opened.assign(episode_reward=1.0, success=1.0))
         assert (table["accuracy"][0], table["format"][0]) == (1.0, 1.0)
+        for said, right in ((ANSWERED.format(answer=2), 1.0), ("<think>\\boxed{2}", 0.0)):
+            rows = opened.assign(response=said, episode_reward=1.0, success=1.0, episode_error="")
+            assert grader.grade(rows)["accuracy"][0] == right
+    program = {"prompt": "<think>\n", "response": "```python\nx\n```", "episode_error": ""}
+    assert written(program) == "x\n"
 
 
 @pytest.mark.parametrize("profile", ["tiny-math", "tiny-reason"])
