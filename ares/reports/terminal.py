@@ -50,10 +50,11 @@ def step_line(run: Run) -> str:
         shares = " ".join(f"{bucket} {m.get(f'bucket/{bucket}/count', 0):.0f}" for bucket in BUCKETS)
         line = f"bootstrap  acc {m['bootstrap/accuracy']:.3f}  {shares}  τ {m['entropy/hwe_threshold']:.3f}"
     else:
-        alpha = "/".join(f"{m[f'bucket/{bucket}/alpha']:.2f}" for bucket in BUCKETS)
+        alphas = "/".join(f"{m[f'bucket/{bucket}/alpha']:.2f}" for bucket in BUCKETS)
+        alpha = f"  α {alphas}" if run.config.algorithm.aepo.enabled else ""
         line = (
             f"step {commit.step:4d}  acc {m['reward/sampled_accuracy']:.3f}  reward {m['critic/score/mean']:+.3f}  "
-            f"len {m['response_length/mean']:.1f}  H {m['entropy/mean']:.3f}  α {alpha}  "
+            f"len {m['response_length/mean']:.1f}  H {m['entropy/mean']:.3f}{alpha}  "
             f"KL {m.get('critic/kl', 0.0):.4f}  kept {m['filter/kept_share']:.2f}"
         )
     return f"{line}  {t['timing_s/step']:.1f}s"
@@ -125,11 +126,11 @@ class Display:
         self.console.print(Text.assemble((self.run.store.name, "bold"), about))
         if self.run.adapted is not None:
             self.console.print(self.run.adapted)
-        if self.run.commit is None:
+        if self.run.commit is not None:
+            self.console.print(f"resuming after step {self.run.state.step}", style="dim")
+        elif held_out or config.learns_from == "samples":
             begins = "one pass over the train set" if config.learns_from == "samples" else "held-out problems"
             self.console.print(f"bootstrap: {begins} …", style="dim")
-        else:
-            self.console.print(f"resuming after step {self.run.state.step}", style="dim")
         self.progress.start()
         return self
 

@@ -258,7 +258,8 @@ def _train(
             return opened.store.directory, partial(conduct, opened)
 
         ended = run_to_its_end("ares-train", begin, resumes)
-    next_step(f"ares eval {ended['run']}, or ares inspect {ended['run']} --step 1")
+    held_out = f"ares eval {ended['run']}, or " if ended["evaluations"] else ""
+    next_step(f"{held_out}ares inspect {ended['run']} --step 1")
 
 
 def main() -> None:

@@ -21,6 +21,19 @@ def test_a_path_that_looks_like_markup_is_shown_as_it_is(capsys: pytest.CaptureF
     assert "first  models/[/x]  1 problems, none held out" in capsys.readouterr().out
 
 
+def test_without_held_out_problems_none_are_answered_before_supervised_training(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for held_out in (None, [1]):
+        run: Any = SimpleNamespace(
+            store=SimpleNamespace(name="first"), progress=SimpleNamespace(watch=None), commit=None,
+            state=SimpleNamespace(step=0), config=config("algorithm=sft"), train_set=[1], validation_set=held_out,
+            adapted=None,
+        )  # fmt: skip
+        with Display(run):
+            assert ("bootstrap: held-out problems" in capsys.readouterr().out) == bool(held_out)
+
+
 @pytest.mark.parametrize("step", [0, 1])
 def test_a_metric_that_was_left_out_of_a_commit_is_shown_as_nan(step: int) -> None:
     """One that was not finite is left out of the commit: its line ended the run."""
@@ -30,3 +43,6 @@ def test_a_metric_that_was_left_out_of_a_commit_is_shown_as_nan(step: int) -> No
     line = step_line(run)
     assert "acc 0.250" in line
     assert {0: "τ nan", 1: "H nan"}[step] in line
+    assert ("α nan/nan/nan" in line) == (step == 1)
+    run.config = config("algorithm.aepo.enabled=false")
+    assert "α" not in step_line(run)

@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,8 +66,23 @@ def test_what_profiles_are_for_is_in_one_column_of_whole_sentences() -> None:
         assert line[:column] == name.ljust(column)
         assert line[column] != " "
         assert line.endswith(".")
+    assert any(line.startswith("algorithm=distill") and "teacher" in line for line in lines)
     (secret,) = [line for line in lines if line.startswith("tiny-code-secret")]  # whose comment has two lines
     assert secret.endswith("a second one can read it from the failed test, if all but the guess was right.")
+
+
+@pytest.mark.parametrize(
+    ("evaluations", "following"),
+    [([], "next: ares inspect a --step 1"), ([{}], "next: ares eval a, or ares inspect a --step 1")],
+)
+def test_a_run_without_held_out_problems_is_not_to_be_evaluated(
+    evaluations: list[Any], following: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SimpleNamespace(store=SimpleNamespace(directory=tmp_path))
+    monkeypatch.setattr("flows.start.open_run", lambda *given, **named: run)
+    monkeypatch.setattr("flows.start.train_plainly", lambda run: {"run": "a", "evaluations": evaluations})
+    monkeypatch.setattr(main, "keep_in", lambda folder: None)
+    assert CliRunner().invoke(main.app, ["train", "tiny-math", "--plain"]).stdout.splitlines() == [following]
 
 
 @pytest.mark.parametrize("words", [["train", "tiny-math"], ["resume", "first"]])
