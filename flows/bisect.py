@@ -69,7 +69,10 @@ class Bisection:
         run.store = self.store
         steps = self.store.committed_steps()
         if not 0 <= first < last < len(steps):
-            raise StoreError(f"--drop {first}:{last}: run {name!r} has the steps 0 to {len(steps) - 1}")
+            raise StoreError(
+                f"--drop {first}:{last}: an earlier and a later step of run {name!r}, which has the steps 0 to "
+                f"{len(steps) - 1}"
+            )
         for step in (first, last):
             check_weights(self.store, step)
         self.watch: Callable[[str, int, int], None] = run.progress.watch
@@ -95,7 +98,7 @@ class Bisection:
         evaluations = 2 + ceil(log2(self.last - self.first))
         begun, _ = newest_checkpoint(self.store, self.first)
         return (
-            f"evaluates about {evaluations} steps, {self.problems} problems × {self.samples} samples each; at most, "
+            f"evaluates about {evaluations} steps, {self.problems} problems × {self.samples} samples each, and at most "
             + cost_of_updates(self.store, begun + 1, self.last, self.last - self.first + 1)
         )
 

@@ -187,8 +187,11 @@ class DataConfig(Strict):
     @model_validator(mode="after")
     def _levels_are_sources(self) -> "DataConfig":
         names = self.train.keys() if isinstance(self.train, dict) else set()
-        if self.weights is not None and self.weights.keys() != names:
-            raise ValueError("data.weights: one for each source of a mixture, data.train={NAME: …, NAME: …}, by name")
+        if self.weights is not None and (odd := sorted(self.weights.keys() ^ names)):
+            raise ValueError(
+                "data.weights: one for each source of a mixture, data.train={NAME: …, NAME: …}, by name; only one of "
+                f"the two has {', '.join(odd)}"
+            )
         schedules = [each for each in (self.weights or {}).values() if isinstance(each, dict)]
         for step in sorted({step for each in schedules for step in each}):  # if all are ever 0, then at one
             if not any(self.weights_at(step)):

@@ -33,6 +33,7 @@ from algorithms.settings import (
     SapoSettings,
     VespoSettings,
 )
+from ares.config.paths import seen_from
 from ares.config.strict import ConfigError, explain, nearest
 
 REFERENCE = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
@@ -296,7 +297,7 @@ def load_reference(reference: str) -> Any:
     try:
         source = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"there is no Python file {path}: {error.strerror}") from error
+        raise ConfigError(f"there is no Python file {path}{seen_from(path)}: {error.strerror}") from error
     key = path.resolve(), hashlib.sha256(source).hexdigest()
     if key not in _loaded:
         _loaded[key] = _execute(path, source)

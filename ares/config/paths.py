@@ -36,6 +36,11 @@ def matches(pattern: str) -> list[str]:
     return []
 
 
+def seen_from(path: str | Path) -> str:
+    """The directory that a relative path starts in, for errors."""
+    return "" if Path(path).is_absolute() else f" in {Path.cwd()}"
+
+
 def absent_model(path: str, error: Exception) -> str | None:
     """Why a model's path could not be read: no directory, or GGUF; None for a directory that has another fault."""
     if is_there(found := Path(location(path))):
@@ -44,8 +49,6 @@ def absent_model(path: str, error: Exception) -> str | None:
             return f"model.path={path}: a GGUF file; `ares import {files[0]} --out DIR` makes a model directory of it"
         return None if found.is_dir() else f"model.path={path}: a file, name the directory that it lies in"
     if not _HUB_NAME.fullmatch(path):
-        return f"model.path={path}: there is no such directory" + (
-            "" if Path(path).is_absolute() else f" in {Path.cwd()}"
-        )
+        return f"model.path={path}: there is no such directory{seen_from(path)}"
     reason = " ".join(str(error).split())
     return f"model.path={path}: no directory of {Path.cwd()}, and no model of the hub that can be read: {reason}"

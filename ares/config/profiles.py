@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from algorithms.settings import alternatives
 from ares.config.extensions import open_extensions
-from ares.config.paths import CHECKOUT, is_there
+from ares.config.paths import CHECKOUT, is_there, seen_from
 from ares.config.rules import contradictions
 from ares.config.run import Config
 from ares.config.strict import NO_EFFECT, ONLY_ROUNDING, ConfigError, explain, nearest, walk
@@ -96,8 +96,11 @@ def _read(profile: str, seen: list[str]) -> tuple[dict[str, Any], list[str]]:
     path = folder / profile if is_file else PROFILES / f"{profile}.yaml"
     if not is_there(path):
         if is_file:
-            raise ConfigError(f"There is no profile {str(path)!r} in {Path.cwd()}")
-        raise ConfigError(f"There is no profile {profile!r} ({nearest(profile, profile_names())})")
+            hint = f" (did you mean {path.stem}?)" if path.stem in profile_names() else ""
+            raise ConfigError(f"There is no profile {str(path)!r}{seen_from(path)}{hint}")
+        mine = f"{profile}.yaml"
+        known = [mine] if is_there(folder / mine) else profile_names()
+        raise ConfigError(f"There is no profile {profile!r} ({nearest(profile, known)})")
     if path.resolve() in [Path(one).resolve() for one in seen]:
         raise ConfigError(f"{path}: `extends` goes round in a circle: {' → '.join([*seen, str(path)])}")
     settings = read_yaml(path) or {}
@@ -108,7 +111,7 @@ def _read(profile: str, seen: list[str]) -> tuple[dict[str, Any], list[str]]:
     if isinstance(word, str):
         settings["algorithm"] = _preset(word, f"{path}: ")
     if parent is None:
-        return settings, [path.name]
+        return settings, [path.name if seen or "model" in settings else f"{path.name} without `extends: PROFILE`"]
     if not isinstance(parent, str):
         raise ConfigError(f"{path}: extends: {parent!r} is neither a profile's name nor the path of one")
     beneath, chain = _read(parent, [*seen, str(path)])

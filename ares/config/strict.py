@@ -62,7 +62,9 @@ def _explain(problem: Any, model: type[BaseModel], section: str) -> str:
         return f"{where} is missing"
     if is_absent:
         return f"{where} is unknown ({nearest(str(names[-1]), getattr(section_of(kind), 'model_fields', ()))})"
-    return f"{where}: {reason(problem)} (got {problem['input']!r})" if where else reason(problem)
+    is_whole = problem["type"] == "value_error" and isinstance(problem["input"], dict)  # too long to repeat
+    got = "" if is_whole else f" (got {problem['input']!r})"
+    return f"{where}: {reason(problem)}{got}" if where else reason(problem)
 
 
 def section_of(kind: Any) -> type[BaseModel] | None:

@@ -23,7 +23,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 
-from ares.config import Source, is_there, location, matches
+from ares.config import Source, is_there, location, matches, seen_from
 from ares.data.procedural import is_procedural, read_procedural
 from ares.errors import UserError
 
@@ -123,7 +123,7 @@ def _expanded(one: str) -> list[str]:
     if not _GLOB.search(one) or is_there(Path(location(one))):
         return [one]
     if not (files := matches(one)):
-        raise DataError(f"{one}: there is no such file" + ("" if Path(one).is_absolute() else f" in {Path.cwd()}"))
+        raise DataError(f"{one}: there is no such file{seen_from(one)}")
     return files
 
 
@@ -212,7 +212,8 @@ def read_file(path: Path, limit: int | None) -> tuple[pd.DataFrame, Unreadable]:
         remedy = f"convert it, as with iconv -f {encoding} -t UTF-8"
         raise DataError(f"{path}: not UTF-8 text; {remedy}: {error}") from error
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read{seen_from(path)}: {reason}") from error
     except DataError:
         raise
     except (ValueError, RecursionError, csv.Error, pa.ArrowException) as error:

@@ -67,7 +67,7 @@ class UserFunction:
         if not self.whole_shards and "solution_str" not in parameters:
             raise ConfigError(
                 f"{self.told}: the function takes neither `completions` (TRL) nor `solution_str` (verl); "
-                f"its parameters are {', '.join(parameters)}"
+                f"its parameters: {', '.join(parameters) or 'none'}"
             )
         self.compares = not self.whole_shards and "ground_truth" in parameters
         self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(

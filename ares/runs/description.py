@@ -22,6 +22,7 @@ from ares.config import (
     fingerprint,
     from_dict,
     location,
+    seen_from,
 )
 from ares.data import Problems
 from ares.runs.doctor import describe_machine
@@ -99,7 +100,7 @@ def digests_of(config: Config, train: Problems, validation: Problems | None, gra
         try:
             files[str(path)] = file_digest(path)[:16]
         except OSError as error:
-            raise ConfigError(f"{setting}={path}: {error.strerror}") from error
+            raise ConfigError(f"{setting}={path}: {error.strerror}{seen_from(path)}") from error
     data = {"train": train.digest(), "validation": validation.digest() if validation is not None else None}
     what = what_grades(config, graded_with)
     graded = {"graded_with": what} if what else {}

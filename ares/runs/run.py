@@ -127,7 +127,7 @@ class Run:
         if reward.adds_functions and reward.accuracy is None:
             logger.warning(
                 "%s: its scores count as accuracies, so that one outside [0, 1] ends the run; those of the first call "
-                "are none. With reward.accuracy they may be on any scale", reward.kind,
+                "are within it. With reward.accuracy they may be on any scale", reward.kind,
             )  # fmt: skip
 
     def _describe(self, digests: dict[str, Any], may_round: bool) -> None:

@@ -148,7 +148,7 @@ class Lease:
     def _refusal(self, newest: Holder | None) -> StoreError:
         if newest is None or newest.released:
             return StoreError(f"{self._url}: its holder has just ended; give the same command again")
-        return RunHeld(f"Run {self._name!r} is being trained by another process ({newest.who})")
+        return RunHeld(f"{self._name!r} is in use by another process ({newest.who})")
 
     def _keep_renewing(self, ended: threading.Event) -> None:
         while not ended.wait(RENEWAL):

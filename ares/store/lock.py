@@ -74,7 +74,7 @@ def _wait_for(handle: TextIO, name: str) -> None:
                 handle.seek(0)
                 holder = handle.read()
                 if not _is_of_this_flow_run(holder):
-                    raise RunHeld(f"Run {name!r} is being trained by another process ({holder})") from None
+                    raise RunHeld(f"{name!r} is in use by another process ({holder})") from None
                 logger.info("%s: waits for the process that was suspended (%s)", name, holder)
                 asked_until = math.inf
         time.sleep(0.05)

@@ -174,10 +174,10 @@ def bisect(
     def tell(probe: Probe) -> None:
         low, high = probe.fallen.low or 0.0, probe.fallen.high or 0.0
         verdict = ("fallen" if low > 0 else "not fallen") if probe.is_clear else "not clear"
-        where = "below the other end" if probe.step == search.last else "below the middle"
+        other = f"step {search.first}" if probe.step == search.last else "the middle"
         console.print(
-            f"step {probe.step}: {probe.accuracy:.3f}, {probe.samples} samples; {where} by {probe.fallen.mean:+.3f} "
-            f"({low:+.3f} to {high:+.3f}): {verdict}",
+            f"step {probe.step}: {probe.accuracy:.3f}, {probe.samples} samples; against {other} "
+            f"{-probe.fallen.mean:+.3f} ({-high:+.3f} to {-low:+.3f}): {verdict}",
         )  # fmt: skip
 
     with Bisection(run, metric, int(found[1]), int(found[2]), n, runs_directory()) as search, bars(errors) as progress:

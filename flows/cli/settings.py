@@ -36,7 +36,9 @@ def list_settings(
     for prefix in prefixes or [""]:
         chosen = [(section, names) for section in every if (names := _names(section, prefix))]
         if not chosen:
-            known = [name for section in every for name in (section.name, *_names(section, ""))]
+            within = prefix.partition(".")[0] + "."
+            known = [name for section in every for name in _names(section, within)]
+            known = known or [section.name for section in every if section.name]
             raise UserError(f"no setting begins with {prefix!r} ({nearest(prefix, known)})")
         for section, names in chosen:
             _show(section, names, profile)

@@ -161,7 +161,7 @@ def test_a_second_start_of_a_running_run_is_refused(deployed: Deployment) -> Non
     first = held(deployed, "twice")
     second = deployed.run("twice")
     assert deployed.wait_for(second, *ENDED, seconds=300) == "Failed"
-    assert "is being trained by another process" in deployed.message(second)
+    assert "is in use by another process" in deployed.message(second)
     deployed.release()
     ended_like_uninterrupted(deployed, first, "twice")
 

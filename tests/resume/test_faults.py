@@ -126,7 +126,7 @@ def test_a_second_process_is_refused_and_sigterm_ends_the_first_one_resumable(tm
         kind = f"reward.kind={tmp_path / 'reward.py'}:reward"
         second = ares(tmp_path, "train", "tiny-math", *SMALL, kind, "--run", "run")
         assert second.returncode == 2
-        assert "is being trained by another process" in second.stderr
+        assert "is in use by another process" in second.stderr
         assert (tmp_path / "run" / "run.json").read_bytes() == before
         actors = [child for child in psutil.Process(process.pid).children(recursive=True) if child.is_running()]
         process.send_signal(signal.SIGTERM)

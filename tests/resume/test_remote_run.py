@@ -58,7 +58,7 @@ def test_a_second_machine_is_refused_and_a_stopped_one_is_out(tmp_path: Path, mo
             monkeypatch.setenv("XDG_CACHE_HOME", caches["second"])
             refused = ares(url, "train", "tiny-math", *settings, "--run", "run")
             assert refused.returncode == 2
-            assert f"is being trained by another process (pid {first.pid} since" in refused.stderr
+            assert f"is in use by another process (pid {first.pid} since" in refused.stderr
             machine = [psutil.Process(first.pid), *psutil.Process(first.pid).children(recursive=True)]
             for process in machine:
                 process.suspend()

@@ -59,6 +59,7 @@ def refusal(name: str, *overrides: str) -> str:
         ("data.train={a: x, b: [y]}", r"b: a source is a text"),
         ("algorithm.advantage.estimator=none", r"estimator=none learns from KL alone: set kl.placement=loss and model"),
         ("data.weights={a: 1}", r"data.weights: one for each source of a mixture"),
+        ("data={train: {a: x, b: y}, weights: {a: 1, c: 1}}", "by name; only one of the two has b, c"),
         ("data={train: {a: x, b: y}, weights: {a: {0: 1, 9: 0}, b: {9: 0, 20: 1}}}", "nothing is drawn from at step 9"),
         ("data={train: {a: x, b: y}, weights: {a: 1, b: {}}}", "data.weights: Dictionary should have at least 1 item"),
         ("data.curriculum={}", "data.curriculum: its levels are the sources of data.train: name two or more"),
@@ -142,6 +143,10 @@ def refusal(name: str, *overrides: str) -> str:
 )
 def test_an_unknown_key_and_a_bad_value_are_errors_that_name_the_field(wrong: str, field: str) -> None:
     assert field in refusal("tiny-math", wrong)
+
+
+def test_what_is_wrong_with_a_section_does_not_repeat_it() -> None:
+    assert refusal("tiny-math", "data.curriculum={}").endswith("name two or more, in a list")
 
 
 def test_an_answer_may_be_all_that_a_regular_expression_finds() -> None:

@@ -151,7 +151,7 @@ def test_the_flow_deletes_by_a_policy_but_no_run_in_training(runs: Path, monkeyp
 
 @pytest.mark.parametrize(
     ("damage", "why"),
-    [(False, "Run 'new' is being trained by another process"), (True, "run.json: not readable as JSON")],
+    [(False, "'new' is in use by another process"), (True, "run.json: not readable as JSON")],
 )
 def test_a_run_that_cannot_be_used_holds_up_others_where_it_is_named(damage: bool, why: str, runs: Path) -> None:
     """`ares gc` ended with an error at the first one, and left the rest; the daily one too."""

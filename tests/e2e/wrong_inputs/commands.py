@@ -11,6 +11,8 @@ ALONE = [
     ("ablate nowhere", "There is no ablation 'nowhere'"),
     ("report nowhere", "runs holds no ablation 'nowhere'"),
     ("settings learnr", "no setting begins with 'learnr' (did you mean learner?)"),
+    ("settings nosuch", "no setting begins with 'nosuch' (known: model, model.lora, data, "),
+    ("settings train.stepz", "(did you mean train.steps?)"),
     ("settings --profile nowhere", "There is no profile 'nowhere'"),
     ("settings reward.kind=no.py:f", "no Python file no.py"),
     ("settings learner learner.rl=1", "learner.rl is unknown"),

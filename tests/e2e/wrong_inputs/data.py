@@ -52,7 +52,7 @@ DATA: dict[str, Wrong] = {
         "cannot name a held-out set", f"data.validation={{{'a' * 99}: rows.jsonl}}"
     ),
     "a held-out set that is not there": train(
-        "no.jsonl: cannot be read", "data.validation={a: rows.jsonl, b: no.jsonl}"
+        "no.jsonl: cannot be read in /", "data.validation={a: rows.jsonl, b: no.jsonl}"
     ),
     "a held-out set that is a section of one that is a file": train(
         "validation is a value, not a section", "data.validation=h.jsonl", "data.validation.a.source=b"

@@ -3,12 +3,13 @@
 from tests.e2e.wrong_inputs.row import FOLDER, GOOD, Wrong, reward
 
 OWN_CODE: dict[str, Wrong] = {
-    "a reward that is not there": reward("nowhere.py", "", "nowhere.py:score"),
+    "a reward that is not there": reward("there is no Python file nowhere.py in /", "", "nowhere.py:score"),
     "a reward that is a directory": reward("r.py", FOLDER),
     "a reward without the function": reward("score", "def other(completions): return []"),
     "a reward of bytes": reward("r.py", b"\xff\xfe\x00"),
     "a reward that raises when read": reward("r.py:2", "\nraise ValueError('nothing works')"),
     "a reward that ends the process": reward("r.py", "import sys\nsys.exit(0)"),
+    "a reward that takes nothing": reward("(verl); its parameters: none", "def score(): return 1.0"),
     "a reward that is a number": reward("score", "score = 7"),
     "a reward on another scale": reward("reward.accuracy=", "def score(completions, **k): return [5.0, -1.0]"),
     "a reward that is no number": reward("r.py:score gave 'yes'", "def score(solution_str, **k): return 'yes'"),

@@ -29,6 +29,8 @@ SETTINGS: dict[str, Wrong] = {
         )
     },
     "a profile that is almost there": Wrong("train tiny-mth", "did you mean tiny-math?"),
+    "a shipped profile with its ending": Wrong("train tiny-math.yaml", "(did you mean tiny-math?)"),
+    "a profile of one's own without its ending": Wrong("train mine", "did you mean mine.yaml", {"mine.yaml": ""}),
     "a file that is not there": Wrong("train nowhere.yaml", "There is no profile 'nowhere.yaml' in /"),
     "a profile with a long name": Wrong(["train", "a" * 5000], "There is no profile"),
     "a profile without a name": Wrong(["train", ""], "There is no profile"),
@@ -46,7 +48,7 @@ SETTINGS: dict[str, Wrong] = {
         for text, told in (
             (FOLDER, "p.yaml: "),
             (b"\x80\x81\xff\x00", "p.yaml: not YAML"),
-            ("", "model is missing"),
+            ("", "p.yaml without `extends: PROFILE`: model is missing"),
             ("- 1", "p.yaml: a profile is a mapping"),
             ("train:\n  steps: 1\n  steps: 2", "'steps' stands in line 2 and in line 3"),
             ("? [a, b]\n: 1", "p.yaml: "),
@@ -60,7 +62,7 @@ SETTINGS: dict[str, Wrong] = {
             ("extends: tiny-math\nmodel: 7", "model"),
         )
     },
-    "triggers that are not there": train(TRIGGERS, TRIGGERS),
+    "triggers that are not there": train(f"{TRIGGERS}: No such file or directory in /", TRIGGERS),
     "triggers that are a directory": train(TRIGGERS, TRIGGERS, t_txt=FOLDER),
     "triggers of bytes": train(TRIGGERS, TRIGGERS, t_txt=b"\xff\xfe\x80"),
     "more prompts than problems": train(
