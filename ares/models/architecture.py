@@ -7,6 +7,7 @@ only a trial on numbers shows (ares/models/causal.py).
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +27,8 @@ RANDOM_ROUTERS = ("phimoe",)
 """Model types whose router draws experts at random in training mode, whatever their settings say."""
 NUMBERS_OF_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 """Names of the setting for the number of experts in a layer."""
+ADAPTERS = "holds adapters: merge them into their base model first (of a run, with ares export --merge)"
+"""What is said of a model that is not whole."""
 POSITIONS_OF_MASK = ("bloom", "mpt")
 """Model types that take no position_ids, since the mask tells them the distances that they attend by."""
 
@@ -85,6 +88,8 @@ def check_sampling(model: Any, config: Config) -> None:
 
 def read_settings(config: ModelConfig) -> Any:
     """A model's configuration. Raises ModelError."""
+    if Path(config.location, "adapter_config.json").exists():
+        raise ModelError(f"model.path={config.path}: {ADAPTERS}")
     if config.family == "masked_diffusion":
         from ares.models import llada  # noqa: F401 (registers it with transformers; others need not wait for it)
     try:

@@ -27,6 +27,7 @@ from transformers.utils import logging
 
 from ares.config import Config, ModelConfig
 from ares.models.architecture import (
+    ADAPTERS,
     ModelError,
     check_architecture,
     check_positions,
@@ -110,20 +111,17 @@ def read_weights(kind: Any, settings: Any, config: ModelConfig) -> Any:
 def _read(
     kind: Any, settings: Any, config: ModelConfig, unreadable: tuple[type[Exception], ...], **how: Any
 ) -> tuple[Any, dict[str, Any]]:
-    adapters = f"model.path={config.path}: holds adapters: merge them into their base model first"
     try:
         model, info = load_with_report(kind, config.location, settings, **how)
     except unreadable as error:
         folder = Path(config.location)
-        if (folder / "adapter_config.json").exists():
-            raise ModelError(adapters) from error
         held = _some(sorted(file.name for suffix in ("*.safetensors", "*.bin") for file in folder.glob(suffix)))
         why = f"its weight files ({held or 'there are none'}) are incomplete or damaged"
         if not folder.is_dir():
             why = "its weight files cannot be had"
         raise ModelError(f"model.path={config.path}: {why}: {first_sentence(error)}") from error
     if getattr(model, "_hf_peft_config_loaded", False):
-        raise ModelError(adapters)
+        raise ModelError(f"model.path={config.path}: {ADAPTERS}")  # of the hub
     return model, info
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from transformers import AutoConfig
 
 from ares.config import Config, ConfigError
+from ares.models import read_settings
 
 
 class Demand(NamedTuple):
@@ -88,8 +88,7 @@ def check_engine(config: Config) -> str:
         )
     if Path(config.model.location).is_dir():
         longest = config.longest_sequence
-        model = AutoConfig.from_pretrained(config.model.location, trust_remote_code=config.model.trust_remote_code)
-        positions = getattr(model.get_text_config(), "max_position_embeddings", longest)
+        positions = getattr(read_settings(config.model).get_text_config(), "max_position_embeddings", longest)
         if longest > positions:
             also = " + rollout.second_turn's verdict and answer" if config.has_second_turns else ""
             also = " + what environment.max_turns and max_observation_length add" if config.environment else also

