@@ -2,7 +2,6 @@
 
 import ctypes
 import functools
-import mmap
 import os
 from collections.abc import Callable
 
@@ -26,7 +25,6 @@ PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_NO_NEW_PRIVS = 38
 
-_HUGE = 2 << 20  # bytes of a huge page
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _LINUX_CAPABILITY_VERSION_3 = 0x20080522
@@ -60,32 +58,6 @@ def make(*calls: Call) -> int:
 def prctl(option: int, value: int) -> None:
     """prctl(option, value, 0, 0, 0)."""
     make((f"prctl({option})", lambda: libc.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0)))))
-
-
-def hold_interpreter_in_huge_pages() -> None:
-    """Copy Python's own code, which no fork writes, from its file's pages into huge ones of this process.
-
-    A fork then shares it by an entry for each 2 MiB. Of a file's pages it has none, and would ask for them by page
-    faults, a few dozen, and at its end give back the thousand entries that it got. Without huge pages nothing is lost.
-    """
-    inside = ctypes.cast(ctypes.pythonapi.PyObject_Malloc, ctypes.c_void_p).value or 0
-    with open("/proc/self/maps") as file:
-        rows = [line.split(maxsplit=5) for line in file]
-    spans = [([int(end, 16) for end in row[0].split("-")], row[1], row[-1]) for row in rows]
-    (name,) = [name for (first, last), _, name in spans if first <= inside < last]
-    ends = [end for span, access, of in spans if of == name and access[1] == "-" for end in span]
-    first, last = -(-min(ends) // _HUGE) * _HUGE, max(ends) // _HUGE * _HUGE
-    if first >= last:
-        return
-    size, place, address = ctypes.c_size_t(last - first), ctypes.c_void_p(first), ctypes.c_void_p
-    libc.mmap.restype = libc.mremap.restype = address
-    taken = libc.mmap(address(0), ctypes.c_size_t(size.value + _HUGE), 3, 0x22, -1, ctypes.c_long(0))
-    copy = address(-(-taken // _HUGE) * _HUGE)
-    libc.madvise(copy, size, mmap.MADV_HUGEPAGE)
-    ctypes.memmove(copy, place, size.value)
-    if libc.mprotect(copy, size, 5) or libc.mremap(copy, size, size, 3, place) != first:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code), "mremap")
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 
-from . import arrays, candidate, checker, confinement, in_process, kernel, packages, wire
+from . import arrays, candidate, checker, confinement, in_process, packages, wire
 from .session import ALIVE, ANSWER, PROGRESS
 
 _OWN_FRAMES = 12  # of ours, below those of a program
@@ -35,7 +35,6 @@ def main(connection: socket.socket, warm: list[str]) -> None:
     warm: modules that are imported for all programs.
     """
     settings = wire.Frames(connection).order()
-    kernel.hold_interpreter_in_huge_pages()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # what RLIMIT_AS misses must cost a program its process, not the trainer
