@@ -117,9 +117,9 @@ BROKEN = [
     ({"prompt": "<image>?", "images": ["data:image/png;base64," + "A" * 9999]}, "2: data:image/png;base64,AAAA"),
     # No part of a message may reach the model as its Python text.
     ({"prompt": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "a.png"}}]}]},
-     "role and content are text, this is"),
+     "are text, this is"),
     ({"prompt": [{"role": "user", "content": [{"type": "image"}, {"type": "text"}]}], "images": [DOTS]},
-     "role and content are text, this is"),
+     "are text, this is"),
     ({"prompt": "<video>?", "videos": ["empty"]}, "empty: a folder of frames with nothing in it"),
 ]  # fmt: skip
 

@@ -127,7 +127,7 @@ def test_an_answer_to_nothing_is_read_and_not_learnt(tmp_path: Path) -> None:
         ({"prompt": CHAT[:1]}, r"chats.jsonl:2: column 'prompt' has no message of an assistant, .*column 'answer'"),
         ({"prompt": None}, r"chats.jsonl:2: column 'prompt' is missing or null"),
         ({"prompt": [*CHAT[:1], {"role": "assistant", "content": " "}]}, r"chats.jsonl:2: message 2: .* says nothing"),
-        ({"prompt": [*CHAT[:1], {"role": "assistant", "content": 4}]}, r"chats.jsonl:2: .*role and content are text"),
+        ({"prompt": [*CHAT[:1], {"role": "assistant", "content": 4}]}, r"chats.jsonl:2: .*role and content .*are text"),
         ({"prompt": CHAT, "id": "1"}, r"chats.jsonl:2: id '1' is a duplicate of row 1"),
         ({"prompt": " ", "answer": SAID}, r"chats.jsonl:2: the prompt is empty"),
         ({"prompt": [*CHAT[:2], CHAT[0] | {"content": ""}, CHAT[1]]}, r"chats.jsonl:2: message 3: the prompt is empty"),

@@ -98,7 +98,7 @@ def step_of(store: RunStore, number: int, before: Commit, by: str) -> Commit:
 
 
 def test_a_second_machine_is_refused_and_told_who_holds_the_run(machines: Machines) -> None:
-    holder = rf"being trained by another process \(pid {os.getpid()} since .* on "
+    holder = rf"in use by another process \(pid {os.getpid()} since .* on "
     with machines("first").lock(), pytest.raises(StoreError, match=holder), machines("second").lock():
         pytest.fail("both hold it")
     with machines("second").lock():

@@ -32,7 +32,7 @@ def test_a_second_process_is_refused_until_the_first_is_killed(store: RunStore) 
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         for _ in range(2):  # the refusal does not take the lock away from the holder
-            told = f"being trained by another process .pid {holder.pid} since"
+            told = f"in use by another process .pid {holder.pid} since"
             with pytest.raises(StoreError, match=told), store.lock():
                 pass
         assert store.is_held()

@@ -260,7 +260,7 @@ def test_a_step_whose_commit_could_not_be_uploaded_is_not_committed(world: World
 
 
 def test_a_second_machine_at_a_file_system_is_refused_and_told_who_holds_the_run(world: World) -> None:
-    holder = r"being trained by another process \(pid \d+ since .* on "
+    holder = r"in use by another process \(pid \d+ since .* on "
     with world.store("first").lock(), pytest.raises(StoreError, match=holder), world.store("second").lock():
         pytest.fail("both hold it")
     with world.store("second").lock():
