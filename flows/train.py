@@ -17,7 +17,7 @@ from functools import partial
 
 from ares.runs import Conductor, Run, Step
 from flows import learn
-from flows.commit import commit, end_step, evaluate_policy
+from flows.commit import commit, end_step, evaluate_policy, tell_of_short_end
 from flows.draw import Ahead, Sampling, draw, shards_of, together
 from flows.watch import Trip, watch
 from tasks.mismatch import check_draw, check_mismatch
@@ -55,12 +55,7 @@ async def train(run: Run, conductor: Conductor, committed: Callable[[], None], l
             committed()
         else:
             watch(run, is_over=True)
-            is_short = run.state.step > 0 and run.commit is not None and "checkpoint" not in run.commit.artifacts
-            if is_short and config.train.ends(run.state.step, run.state.counters.tokens):
-                logger.warning(
-                    "%s ends with step %d, which was not to be its last when it was trained: it has no checkpoint, and "
-                    "an evaluation only if one was due", run.store.name, run.state.step,
-                )  # fmt: skip
+            tell_of_short_end(run)
     finally:
         ahead.end()
     logger.info("%s ended after step %d of %d", run.store.name, run.state.step, config.train.steps, extra=run.about)

@@ -91,6 +91,8 @@ def _ranges(config: Config) -> Iterator[str]:
 def _watch(config: Config) -> Iterator[str]:
     if config.rollout.max_staleness and any(wire.action == "rewind" for wire in config.watch.wires.values()):
         yield "watch: a run with rollout.max_staleness cannot be forked, so that nothing can rewind it: action=pause"
+    if config.watch.margin == 0:  # not a bound of the field: earlier runs that have it must stay readable
+        yield "watch.margin must be at least 1: the step after the last one within the limit measured its policy"
     usual = type(config.watch)().wires
     for name, wire in config.watch.wires.items():
         if wire == usual.get(name):

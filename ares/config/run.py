@@ -243,7 +243,7 @@ class WatchConfig(Strict):
     """critic/kl (nats a token)."""
     truncated_above: Wire | None = Field(None, json_schema_extra=NO_EFFECT)
     """response_length/clip_ratio."""
-    margin: int = Field(2, ge=1, le=MOST_STEPS, json_schema_extra=NO_EFFECT)
+    margin: int = Field(2, ge=0, le=MOST_STEPS, json_schema_extra=NO_EFFECT)
     """A rewind goes this many steps further back than the last one within the limit: its update is the first that may
     have done the damage, of which the next step's samples tell."""
     remedies: list[dict[str, Any]] = Field([], json_schema_extra=NO_EFFECT)

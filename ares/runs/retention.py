@@ -9,7 +9,6 @@ import json
 import logging
 import math
 import re
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -68,13 +67,14 @@ def collect(
             say(f"left alone: {error}")
 
     total, stay = 0, []
-    killed = [] if names or not policy.working_files else sorted(runs_directory().glob(".*.partial"))
-    for folder in (folder for folder in killed if not is_held(folder)):
-        freed = sum(status.st_size for status in map(Path.stat, files_in(folder)) if status.st_nlink == 1)
-        if not dry_run:
-            shutil.rmtree(folder)
-        total += freed
-        say(f"{folder.name}: of a fork that was killed, {freed:,d} bytes")
+    forks = [] if names or not policy.working_files else sorted(runs_directory().glob(".*.partial"))
+    for killed in (RunStore(folder) for folder in forks if not is_held(folder)):
+        freed = _freed_bytes(killed, killed.directory, Counter())
+        with left_alone():
+            if not dry_run:
+                killed.delete()
+            total += freed
+            say(f"{killed.name}: of a fork that was killed, {freed:,d} bytes")
     for store in [run_store(name) for name in names] if names else runs_in(runs_directory()):
         with left_alone():
             store.read_run()

@@ -236,8 +236,8 @@ class RunStore:
         fsync(self.directory.parent)
         if self.mirror is None:
             return
-        files = [file for file in files_in(self.directory) if file != self.directory / LOCK]
-        files.sort(key=lambda file: file.name == "run.json")
+        own = (file for file in files_in(self.directory) if file != self.directory / LOCK)
+        files = sorted(own, key=lambda file: file.name == "run.json")
         with held(self.directory), self.mirror.held(self._copy_id()):
             mark = self.write_json(HALF_PUBLISHED, {})
             for file in files:

@@ -61,7 +61,7 @@ def test_without_a_remedy_left_a_rewind_is_a_pause() -> None:
         (["watch.kl_above={limit: 0.2}", "algorithm.kl.placement=none"], r"watch\.kl_above: no KL is measured"),
         (["watch.kl_above.action=stop"], r"watch\.kl_above\.action"),
         # The policy after the last step within the limit is the one that the next step found beyond it.
-        (["watch.margin=0"], r"watch\.margin: .*greater than or equal to 1"),
+        (["watch.margin=0"], r"watch\.margin must be at least 1"),
         ([*SFT, "watch.truncated_above={limit: 0.5}"], r"watch\.truncated_above: nothing is sampled"),
     ],
 )
