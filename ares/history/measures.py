@@ -89,7 +89,7 @@ def restored_with(run: Run, config: Config) -> RunState:
 
 def _measured(step: Step) -> DataProto:
     """A step's samples with what the learner measured of them."""
-    run, kept = step.run, [kept.result for kept in step.memo.last_of("experience")]
+    run, kept = step.run, step.run.store.measured(step.number)
     refs = [Ref.model_validate(ref) for each in kept for ref in each["rollouts"]]
     slots = [slot for each in kept for slot in each["slots"]]
     rows = learner_rows([run.store.read_rows(ref) for ref in refs], run.train_set, slots)

@@ -89,7 +89,14 @@ class Memo(SealedLines):
     def __init__(self, path: Path, written: Callable[[Path], None] = lambda path: None) -> None:
         super().__init__(path)
         self._written = written
-        self._kept = {kept.key: kept for kept in (Kept(**json.loads(text)) for text in self.texts)}
+        self._kept: dict[str, Kept] = {}
+        """By key, those that were kept last at the end."""
+        for text in self.texts:
+            self._add(Kept(**json.loads(text)))
+
+    def _add(self, kept: Kept) -> None:
+        self._kept.pop(kept.key, None)
+        self._kept[kept.key] = kept
 
     def find(self, key: str) -> dict[str, Any] | None:
         """The result that was kept last under a key."""
@@ -99,7 +106,7 @@ class Memo(SealedLines):
     def keep(self, kept: Kept) -> None:
         """Add a result. Raises StoreError."""
         self.append(json.dumps(kept._asdict(), sort_keys=True))
-        self._kept[kept.key] = kept
+        self._add(kept)
         self._written(self.path)
 
     def of_phases(self, phases: Iterable[str]) -> list[Kept]:

@@ -141,13 +141,17 @@ def test_verify_names_what_is_damaged_and_where_a_resume_begins(directory: Path,
     flipped(copy / f"steps/{LAST - 1:06d}/batch.safetensors", draws)
     cut_short(copy / f"steps/{LAST:06d}" / MEMO_FILE, draws)
     deleted(copy / "steps/000001/samples.parquet", draws)
+    flipped(copy / "steps/000001" / MEMO_FILE, draws)
+    flipped(copy / "steps/000002/rollout-rollout-0000.parquet", draws)
     ended = told(directory, "verify", "copy")
     assert ended.returncode == 1
-    samples, batch, result, summary = ended.stdout.splitlines()
+    samples, batch, lines, rollout, result, summary = ended.stdout.splitlines()
     assert samples == "steps/000001/samples.parquet is missing"
     assert batch == "steps/000003/batch.safetensors has changed since it was written"
+    assert lines == f"steps/000001/{MEMO_FILE} is damaged"
+    assert rollout == "steps/000002/rollout-rollout-0000.parquet has changed since it was written"
     assert result == f"steps/{LAST:06d}/{MEMO_FILE} is damaged"
-    assert summary.endswith("3 damaged; resumes after step 2")
+    assert summary.endswith("5 damaged; resumes after step 2")
 
     flipped(copy / "steps/000002/COMMIT.json", draws)
     ended = told(directory, "verify", "copy")
