@@ -135,12 +135,13 @@ ESTIMATORS = Kind(
         "needs_greedy": (False, {"remax": True}),
         "within_group": (False, dict.fromkeys(("grpo", "gdpo", "maxrl", "pass_at_k", "rloo"), True)),
         "by_turn": (False, {"rloo_by_turn": True}),
+        "zero_or_one": (False, {"maxrl": True, "pass_at_k": True}),
     },
     own_settings={"pass_at_k": PassAtKSettings},
 )  # fmt: skip
 """needs_values: trains a critic; needs_greedy: one extra greedy answer per prompt; within_group: compares the samples
 of a prompt, so that a prompt's second turns may join them; by_turn: the rewards of an episode's turns are where they
-were given."""
+were given; zero_or_one: takes no other rewards."""
 
 KL_CONTROLLERS = Kind(
     "algorithm.kl", "kind", "a KL controller", ("coefficients", "update", "metrics", "state_dict", "load_state_dict"),

@@ -8,6 +8,7 @@ Not covered: bounds of one setting, which stand beside it; what only data or wei
 import json
 from collections.abc import Iterator
 from operator import attrgetter
+from typing import Any
 
 from algorithms.settings import ADAPTIVE_STEP_LIMIT
 from ares.config.extensions import ENGINES, ESTIMATORS, POLICY_LOSSES, REWARD_DESIGNS
@@ -29,6 +30,11 @@ OF_PAIRS = {
 }  # fmt: skip
 """What DPO needs besides: β is the coefficient of the KL in the reward, and the gradient that of the policy before the
 step."""
+OF_PROGRAMS = {
+    "reward.code.design": "sparse", "reward.code.weight": 1.0, "reward.code.format_weight": 0.0,
+    "reward.code.efficiency": 0.0,
+}  # fmt: skip
+"""With these a program is worth 0 or 1."""
 VLLM_TEMPERATURES = (0.01, 2.0)
 """Below the first vLLM samples at the first; above the second it refuses."""
 
@@ -73,6 +79,28 @@ def _training(config: Config) -> Iterator[str]:
             f"algorithm.advantage.estimator={estimator} takes rewards turn by turn: it needs reward.kind=environment "
             "and environment.reward=sum, undiscounted (algorithm.advantage.gamma discounts)"
         )
+    if ESTIMATORS.fact(estimator, "zero_or_one"):
+        yield from _zero_or_one(config)
+
+
+def _zero_or_one(config: Config) -> Iterator[str]:
+    """For estimators that take no other rewards; what files of the user's give is looked at as it is given (shape)."""
+    estimator, reward, turns = config.algorithm.advantage.estimator, config.reward, config.rollout.second_turn
+    needed: dict[str, Any] = {"algorithm.aepo.enabled": False, "algorithm.overlong.soft_punish_cache": 0}
+    if reward.judges_programs:
+        own = {} if reward.code.design in REWARD_DESIGNS.builtin else {"reward.code.design": reward.code.design}
+        needed |= OF_PROGRAMS | own
+        if turns.enabled and (turns.credit_share < 1 or turns.credit == "mean"):
+            needed["rollout.second_turn.credit_share"] = 0.0
+    elif reward.by_row:
+        needed["reward.code.accuracy"] = "all_passed"
+    wrong = [f"{name}={json.dumps(value)}" for name, value in needed.items() if attrgetter(name)(config) != value]
+    if config.algorithm.kl.placement == "reward":
+        wrong.append("algorithm.kl.placement=loss")
+    if {"judge", "model", "reasoning_gym"} & set(reward.kinds) or (len(reward.kinds) > 1 and not reward.by_row):
+        wrong.append("reward.kind=math, code or one function of yours")
+    if wrong:
+        yield f"algorithm.advantage.estimator={estimator} is for rewards 0 and 1: set {', '.join(wrong)}"
 
 
 def _ranges(config: Config) -> Iterator[str]:
@@ -115,7 +143,8 @@ def _kl(config: Config) -> Iterator[str]:
         yield "algorithm.kl: kind=adaptive has one target; one per bucket needs kind=token_adaptive or bucket_beta"
     if kl.kind in ("adaptive", "bucket_beta") and not all(targets):
         yield f"algorithm.kl: kind={kl.kind} divides by the target: it must be above 0 (got {kl.target})"
-    rows = config.rollout.prompts * config.rollout.n
+    turns = config.rollout.second_turn
+    rows = config.rollout.prompts * config.rollout.n * (1 + turns.children * turns.enabled)
     if kl.kind == "adaptive" and ADAPTIVE_STEP_LIMIT * rows >= kl.horizon:
         yield (
             f"algorithm.kl: kind=adaptive may change the coefficient by {ADAPTIVE_STEP_LIMIT:g} × {rows} responses / "
@@ -201,13 +230,6 @@ def _learner(config: Config) -> Iterator[str]:
 
 def _advantages(config: Config) -> Iterator[str]:
     advantage, algorithm = config.algorithm.advantage, config.algorithm
-    if advantage.estimator in ("maxrl", "pass_at_k") and (
-        algorithm.aepo.enabled or algorithm.kl.placement == "reward" or algorithm.overlong.soft_punish_cache
-    ):
-        yield (
-            f"algorithm.advantage: {advantage.estimator} is for rewards 0 and 1: set algorithm.aepo.enabled=false, "
-            "algorithm.overlong.soft_punish_cache=0, and algorithm.kl.placement=loss or none"
-        )
     if advantage.estimator == "gdpo" and algorithm.kl.placement == "reward":
         yield "algorithm.advantage: gdpo compares each part of the reward, and KL is not one: set kl.placement=loss"
     if advantage.estimator == "gdpo" and (algorithm.aepo.enabled or config.rollout.second_turn.enabled):

@@ -21,7 +21,7 @@ from algorithms.kl import BatchKL, compute_kl, masked_kl, penalized_rewards, sec
 from algorithms.losses import importance_weights
 from algorithms.protocol import DataProto
 from ares.config import ESTIMATORS, Config
-from ares.grading import SCORE
+from ares.grading import SCORE, RewardError
 from ares.step.collate import readable_rows
 from ares.step.cursor import rank
 from ares.step.metrics import OF_A_FUNCTION, batch_metrics, function_metrics
@@ -61,7 +61,7 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
 
     batch: rewarded rows (ares/step/rewards.py) as the learner's `experience` left them. Writes rewards, advantages,
     returns, kl_coefs and importance weights into it, and clears the response_mask of rows that must not be learnt from
-    (unscored, or truncated and masked).
+    (unscored, or truncated and masked). Raises RewardError for rewards that the estimator does not take.
     """
     graded = ~np.isnan(batch.non_tensor_batch["accuracy"].astype(float))
     truncated = np.array(batch.non_tensor_batch["truncated"], dtype=bool)
@@ -73,9 +73,14 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     state.difficulty.update_difficulty_and_skip_gid_set(batch[graded & first_turn])
     state.difficulty.annotate(batch)
     rewards, parts = _rewards(batch, state, config)
-    scored = ~np.isnan(rewards)
+    scored, estimator = ~np.isnan(rewards), config.algorithm.advantage.estimator
+    if ESTIMATORS.fact(estimator, "zero_or_one") and len(other := np.setdiff1d(rewards[scored], (0.0, 1.0))):
+        raise RewardError(
+            f"algorithm.advantage.estimator={estimator} is for rewards 0 and 1, but reward.kind="
+            f"{', '.join(config.reward.kinds)} gave {other[0]:g}: have it give these, or take the estimator grpo"
+        )
     scores = _at_last_token(np.nan_to_num(rewards), batch.tensor("response_mask"))
-    if ESTIMATORS.fact(config.algorithm.advantage.estimator, "by_turn"):
+    if ESTIMATORS.fact(estimator, "by_turn"):
         weight = config.reward.weight_of["environment"]
         given = [weight * np.array(rewards, dtype=float) for rewards in batch.non_tensor_batch["turn_rewards"]]
         scores = at_turns(scores, given, batch.tensor("response_mask"))

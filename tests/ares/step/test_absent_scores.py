@@ -40,6 +40,8 @@ def test_absent_scores_teach_nothing(estimator: str, aepo: str, drawn: list[list
     assume(aepo == "false" or estimator not in ("gdpo", "maxrl", "pass_at_k"))
     assume(estimator != "none")  # its advantages are 0, whatever the scores
     of_run = settings_of(f"algorithm.advantage.estimator={estimator}", f"algorithm.aepo.enabled={aepo}")
+    if ESTIMATORS.fact(estimator, "zero_or_one"):
+        drawn = [[score if score is None else float(score > 0.5) for score in group] for group in drawn]
     size = sum(map(len, drawn))
     rng = np.random.default_rng(noise)
     batch = handmade([rng.uniform(0, 3, rng.integers(1, 8)).tolist() for _ in range(size)], drawn)

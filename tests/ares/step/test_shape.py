@@ -11,6 +11,7 @@ from algorithms.advantages import compute_gdpo_outcome_advantage
 from algorithms.entropy import entropy_percentile_thresholds, hwe_count, hwe_mask
 from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.protocol import DataProto
+from ares.grading import RewardError
 from ares.step.collate import graded
 from ares.step.rewards import rewarded
 from ares.step.shape import shape
@@ -313,6 +314,14 @@ def test_the_engines_mismatch_is_weighted_or_left_out(cap: float | None, kind: s
     assert [weights[row][mask[row]][0].item() for row in range(3)] == pytest.approx(expected)
     assert metrics["mismatch/ratio_max"] == pytest.approx(2.0)
     assert metrics["mismatch/ratio_min"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("estimator", ["maxrl", "pass_at_k"])
+def test_a_reward_that_is_neither_0_nor_1_stops_what_is_for_these(estimator: str) -> None:
+    settings = (f"algorithm.advantage.estimator={estimator}", "algorithm.aepo.enabled=false")
+    shaped(*settings, accuracies=[[1, 1, None, 0], *ACCURACIES[1:]])
+    with pytest.raises(RewardError, match=f"{estimator} is for rewards 0 and 1, but reward.kind=math gave 0.5"):
+        shaped(*settings, accuracies=[[1, 1, 0.5, 0], *ACCURACIES[1:]])
 
 
 def test_gdpo_compares_parts_of_the_reward_and_weighted_scores_of_functions(tmp_path: Path) -> None:
