@@ -83,12 +83,14 @@ def compute_gdpo_outcome_advantage(
     """GDPO (arXiv 2601.05242): GRPO's advantage of each part of the reward, weighted, summed, whitened over the batch.
 
     Rewards that sum to the same number but differ in their parts keep different advantages.
-    parts: by name, [B]; weights: by name (1 if absent); the rest as in GRPO. Whitened over the rows that count.
+    parts: by name, [B], NaN where one does not apply: compared among the others of its group alone; weights: by name (1
+    if absent); the rest as in GRPO. Whitened over the rows that count.
     """
     summed = torch.zeros(response_mask.shape[:1], dtype=torch.float64)
     counted = torch.ones_like(summed) if row_mask is None else row_mask.to(summed)
     for name, values in parts.items():
-        own, _ = compute_grpo_outcome_advantage(values[:, None], torch.ones(len(values), 1), index, eps, True, row_mask)
+        applies = (counted > 0) & ~values.isnan()
+        own, _ = compute_grpo_outcome_advantage(values[:, None], torch.ones(len(values), 1), index, eps, True, applies)
         summed += weights.get(name, 1.0) * own[:, 0].double()
     return _spread(masked_whiten(summed, counted) * counted, response_mask)
 

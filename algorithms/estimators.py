@@ -78,7 +78,7 @@ def grpo(settings: AdvantageSettings, seen: RewardedBatch) -> Estimate:
 @_estimator
 def gdpo(settings: AdvantageSettings, seen: RewardedBatch) -> Estimate:
     """Compares each part of the reward within a prompt's group."""
-    parts = {name: torch.from_numpy(np.nan_to_num(values)) for name, values in seen.parts.items()}
+    parts = {name: torch.from_numpy(values) for name, values in seen.parts.items()}
     return compute_gdpo_outcome_advantage(parts, seen.weights, seen.mask, seen.groups, row_mask=seen.counts)
 
 

@@ -5,12 +5,15 @@ from functools import partial
 from itertools import combinations
 from statistics import mean, stdev
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algorithms import advantages as adv
+from algorithms.estimators import RewardedBatch, gdpo
+from algorithms.settings import AdvantageSettings
 
 quick = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**31)
@@ -203,6 +206,19 @@ def test_gdpo_tells_apart_what_grpo_takes_for_the_same():
     white = [(value - mean(summed)) / stdev(summed) for value in summed]
     assert advantages[:, 1].tolist() == pytest.approx(white, abs=1e-5)
     assert advantages[8, 0] != pytest.approx(advantages[11, 0].item())  # 0 + 1 and 1 + 0
+
+
+def test_a_part_that_does_not_apply_neither_counts_nor_is_worth_0():
+    """As 0, the best of what `brief` gives, it made the wrong answers better than the longer right one."""
+    parts = {"right": torch.tensor([1.0, 1, 0, 0]), "brief": torch.tensor([-0.9, -0.5, math.nan, math.nan])}
+    advantages, _ = adv.compute_gdpo_outcome_advantage(parts, {}, torch.ones(4, 1), [0] * 4)
+    alone = [0.75**0.5 - 0.5**0.5, 0.75**0.5 + 0.5**0.5, -(0.75**0.5), -(0.75**0.5)]
+    assert advantages[:, 0].tolist() == pytest.approx([value / stdev(alone) for value in alone], abs=1e-4)
+    seen = RewardedBatch(
+        parts["right"][:, None], torch.ones(4, 1), np.zeros(4), torch.ones(4, dtype=torch.bool), None,
+        {name: values.double().numpy() for name, values in parts.items()},
+    )  # fmt: skip
+    torch.testing.assert_close(gdpo(AdvantageSettings()).estimate(seen)[0], advantages)
 
 
 @pytest.mark.parametrize("estimate", OF_OUTCOMES.values(), ids=OF_OUTCOMES)
