@@ -48,13 +48,11 @@ def rewarded(rows: pd.DataFrame, config: Config, rates: RunningPassRates | None)
     rows: whole groups with both turns: slot, sample and accuracy; for code also id, format, pass_ratio, error_type,
     test_outcomes, truncated and tokens. Greedy answers (ReMax) become the column `baseline` of their group.
     """
-    is_greedy = rows["sample"] == GREEDY
-    greedy, rows = rows[is_greedy], rows[~is_greedy]
-    if len(greedy):
-        worth = sum(_outcome_parts(greedy, config, rates).values())
-        baselines = pd.Series(worth, index=greedy["slot"], dtype="Float64")
-        rows = rows.assign(baseline=rows["slot"].map(baselines))
     parts = _outcome_parts(rows, config, rates)
+    if (is_greedy := (rows["sample"] == GREEDY).to_numpy()).any():
+        worth = pd.Series(sum(parts.values()), index=rows["slot"], dtype="Float64")
+        rows = rows.assign(baseline=rows["slot"].map(worth[is_greedy]))[~is_greedy]
+        parts = {name: values[~is_greedy] for name, values in parts.items()}
     if config.rollout.second_turn.enabled:
         parts["second_turn"] = second_turn_credit(rows, np.asarray(sum(parts.values())), config.rollout.second_turn)
     return rows.assign(**{PART + name: values for name, values in parts.items()})
@@ -89,7 +87,8 @@ def _outcome_parts(rows: pd.DataFrame, config: Config, rates: RunningPassRates |
     if rates is not None:
         weights = rates.weights(rows["id"].to_numpy(), outcomes.tests)
     elif code.verpo is not None:
-        weights = verpo_group_weights(rows["slot"].tolist(), outcomes.passed, outcomes.scored, code.verpo)
+        sampled = outcomes.scored & (rows["sample"] != GREEDY).to_numpy()
+        weights = verpo_group_weights(rows["slot"].tolist(), outcomes.passed, sampled, code.verpo)
     parts = {"code": code.weight * _designed(JudgedPrograms(outcomes, rows, weights), config)}
     if code.efficiency:
         parts["efficiency"] = late_efficiency(

@@ -10,6 +10,7 @@ from algorithms.groups import SECOND_TURN_SLOT
 from ares.config import Config, ConfigError
 from ares.step.metrics import code_metrics, count_solved, ending_shares, function_metrics
 from ares.step.rewards import observe_tests, reward_parts, rewarded, running_pass_rates, total_reward
+from ares.step.rows import GREEDY
 from rewards.pass_rates import RunningPassRates
 from tests.ares.builders import config
 
@@ -96,8 +97,12 @@ def test_a_test_that_rarely_passes_weighs_more_once_it_was_seen_to() -> None:
 def test_verpo_takes_its_weights_from_the_group_and_needs_its_settings() -> None:
     named = {"alpha": 1.0, "sigma": 0.1, "delta": 0.1, "gamma": 1.0, "beta": 0.5}
     settings = code("reward.code.design=verpo", f"reward.code.verpo={named}")
-    full, part, *_ = worth(judged("accepted", "wrong_answer"), settings)
+    full, part = total_reward(rewarded(judged("accepted", "wrong_answer"), settings, None))
     assert full > 1.0 > part > 0.0
+    greedy = judged("accepted", "wrong_answer", "wrong_answer").assign(slot=0, sample=[0, 1, GREEDY])
+    compared = rewarded(greedy, settings, None)
+    assert total_reward(compared).tolist() == [full, part]  # a greedy answer changes no weights, and has the samples'
+    assert compared["baseline"].tolist() == [part] * 2
     with pytest.raises(ConfigError, match="verpo"):
         code("reward.code.design=verpo")
     with pytest.raises(ConfigError, match="efficiency"):
