@@ -7,6 +7,7 @@ may live anywhere else.
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from algorithms.curriculum import Curriculum
@@ -142,7 +143,7 @@ class RunState:
 
         Such a group, which filtering has dropped or the batch had no room for, still sets its prompt's difficulty, and
         one that is always solved may join the skip set. Its exact entropies were not computed: the mean negative
-        log-prob of its samples is an unbiased estimate.
+        log-prob of each response stands in for its mean entropy.
         """
         first = ~is_second_turn(rows)  # difficulty is that of first turns
         left, scored = ~rows["slot"].isin(trained_slots), rows["accuracy"].notna()
@@ -156,8 +157,10 @@ class RunState:
         for _, group in rows[first & left & scored].groupby("slot", sort=True):
             name, accuracy = str(group["id"].iloc[0]), float(group["accuracy"].astype(float).mean())
             self.difficulty.difficulty_dict_train[name] = difficulty_bucket(accuracy)
-            entropy = -float(sampled_log_probs(group).mean())
-            if accuracy == 1.0 and entropy < self.difficulty.settings.drop_allpass_entropy_threshold:
+            if accuracy < 1.0:
+                continue
+            entropy = -float(np.mean([sampled_log_probs(row).mean() for _, row in group.groupby("sample")]))
+            if entropy < self.difficulty.settings.drop_allpass_entropy_threshold:
                 self.difficulty.skip(name)
 
     def take_update(self, beta: dict[str, Any] | None, skipped: int) -> None:

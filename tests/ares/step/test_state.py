@@ -164,6 +164,8 @@ def test_an_always_solved_group_of_low_entropy_joins_the_skip_set() -> None:
     groups = sampled(("sure", [1, 1], -0.4), ("unsure", [1, 1], -0.6), ("wrong", [0, 0], -0.1), ("kept", [1, 1], -0.1))
     found = state()
     found.absorb_sampled(groups, [3])
+    uneven = sampled(("uneven", [1, 1], 0.0)).assign(log_probs=[[-1.0] * 2, [-0.1] * 100])  # as in a batch: .55 nats
+    found.absorb_sampled(uneven, [])
     assert found.difficulty.skip_gid_set == {"sure"}
     never = RunState.initial(config(), 10)
     never.absorb_sampled(groups, [3])
