@@ -76,7 +76,7 @@ class DifficultySettings(Strict):
     """Difficulty buckets, their targets and entropy coefficients (AEPO)."""
 
     alpha_init: NonNegative | PerBucket = 0.5
-    """Entropy coefficient at the start, one or per bucket."""
+    """Entropy coefficient at the start, one or per bucket; from the first batch on within alpha_min and alpha_max."""
     alpha_lr: float = Field(0.05, ge=0)
     """Step of alpha per unit of deviation (HWE tokens) from the target."""
     alpha_min: float = Field(0.0, ge=0)
@@ -129,7 +129,7 @@ class AepoSettings(Strict):
     """The entropy part of the reward."""
 
     enabled: bool = True
-    """Off: the reward is accuracy alone."""
+    """Off: the reward is accuracy alone. KL is still relaxed at HWE tokens: algorithm.kl.relax_hwe=1 ends that."""
     zero_baseline: bool = True
     """A wrong answer without surplus exploration earns 0 instead of half the cap."""
     guard_inversion: bool = True
@@ -218,7 +218,7 @@ class AdvantageSettings(Strict):
     norm_by_std: bool = True
     """grpo: divide by the group's standard deviation. False is Dr.GRPO."""
     gamma: float = Field(1.0, gt=0, le=1)
-    """Discount (reinforce_plus_plus, gae)."""
+    """Discount per token (reinforce_plus_plus, gae) or turn (rloo_by_turn)."""
     lam: float = Field(1.0, ge=0, le=1)
     """λ of GAE."""
 

@@ -152,7 +152,7 @@ class Dppo:
 class Vespo:
     """VESPO (arXiv 2602.10693): −sg(W^k·exp(λ·(1 − W)))·A·log π, W the ratio of the whole response, not of its mean.
 
-    The weight is 1 at W = 1; k and λ depend on the sign of A. For samples that several updates have made stale.
+    The weight is 1 at W = 1; k and λ depend on the sign of A. For many updates a batch, not for rollout.max_staleness.
     """
 
     def __init__(self, settings: VespoSettings) -> None:
