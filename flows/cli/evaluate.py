@@ -88,7 +88,7 @@ def evaluate(
 def _explained(problem: Any) -> str:
     from ares.config import reason
 
-    where = f"--{problem['loc'][0]} {problem['input']}: " if problem["loc"] else ""
+    where = f"--{problem['loc'][0].replace('_', '-')} {problem['input']}: " if problem["loc"] else ""
     return where + reason(problem)
 
 

@@ -156,7 +156,7 @@ def bisect(
     run: RunName,
     drop: Annotated[str, typer.Option(help="Between which steps it fell, as 41:60.")],
     metric: Annotated[str, typer.Option(help="val/accuracy, or val/NAME/accuracy of a held-out set.")] = "val/accuracy",
-    n: Annotated[int, typer.Option(help="Samples per problem; four times as many where that is not clear.")] = 8,
+    n: Annotated[int, typer.Option(min=1, help="Samples per problem; four times as many where that is not clear.")] = 8,
 ) -> None:
     """Which step made a held-out accuracy fall, and which of its groups did. The same command goes on where it was."""
     import asyncio

@@ -13,7 +13,7 @@ from flows.cli.command import Overrides, RunName, RunNames, console, errors, nex
 
 def fork(
     run: RunName,
-    at: Annotated[int, typer.Option(help="Step up to which everything is shared; 0 is the bootstrap.")],
+    at: Annotated[int, typer.Option(min=0, help="Step up to which everything is shared; 0 is the bootstrap.")],
     overrides: Overrides = None,
     phase: Annotated[
         str | None, typer.Option(help="Share this step only up to here: rollout, score, experience or shape.")

@@ -23,7 +23,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 def serve(
     target: Annotated[str, typer.Argument(help="Name of a run, or a model directory.", autocompletion=run_names)],
     overrides: Overrides = None,
-    step: Annotated[int | None, typer.Option(help="Of a run: the weights after this step.")] = None,
+    step: Annotated[int | None, typer.Option(min=0, help="Of a run: the weights after this step.")] = None,
     profile: Annotated[
         str, typer.Option(help="Settings for a model; a run has its own.", autocompletion=profile_names)
     ] = "base",

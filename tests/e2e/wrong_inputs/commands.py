@@ -57,6 +57,11 @@ COMMANDS: dict[str, Wrong] = {
         "rollout.magic is unknown", "resume old", SOUND | {"config": SOUND["config"] | {"rollout": {"magic": 1}}}
     ),
     "no samples": Wrong("eval old --n 0", "--n", OLD, lines=9),
+    **{
+        f"{command}, of which there are none": Wrong(command, option, OLD, lines=9)
+        for command, option in (("bisect old --drop 0:1 --n 0", "--n"), ("serve old --step -1", "--step"),
+                                ("fork old --at -1 --run new", "--at"))
+    },
     "an evaluation of no name": Wrong(["eval", ""], "neither a run"),
     "a step of a model": Wrong(f"eval {MODEL} --step 3 --data r.jsonl", "only a run has steps", {"r.jsonl": [ROW]}),
     "an ablation that is a directory": Wrong("ablate a.yaml", "a.yaml", {"a.yaml": FOLDER}),
@@ -89,7 +94,7 @@ COMMANDS: dict[str, Wrong] = {
         for told, given, files in (
             ("k", ("--k", "-1"), {}),
             ("temperature", ("--temperature", "nan"), {}),
-            ("max_problems", ("--max-problems", "0"), {}),
+            ("--max-problems 0", ("--max-problems", "0"), {}),
             ("does not read rollout.n: give it --n", ("rollout.n=4",), {}),
             ("does not read data.limit: give it --max-problems", ("data.limit=4",), {}),
             ("no*.jsonl: there is no such file", ("--data", "no*.jsonl"), {}),
