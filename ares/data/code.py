@@ -40,8 +40,14 @@ _OPTIONAL: dict[str, Any] = {
 }  # fmt: skip
 """Columns that are added only where a row needs them, so that the digests of other sets stay the same."""
 _COLUMNS = tuple(dict.fromkeys(name for each in CODE_SETS.values() for name in each.tests))
-_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(m(?:illi)?s)?", re.IGNORECASE)
-"""TACO's `2.0 seconds`, or `500 ms`."""
+_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)(.*)", re.DOTALL)
+"""TACO's `2.0 seconds`, `500 ms` or `2 s (Java 4)`."""
+_PER_UNIT = {
+    **dict.fromkeys(("ms", "msec", "msecs", "millis", "millisecond", "milliseconds"), 1000),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), 1 / 60),
+}
+"""What a number of a unit is divided by to be seconds."""
 _IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t][^\n#]*", re.MULTILINE)
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 _ACTS = (ast.Call, ast.Assert, ast.Raise)
@@ -254,14 +260,23 @@ def _packages(given: Any) -> tuple[str, ...]:
 
 
 def _time_limit(row: dict[str, Any]) -> float | None:
-    """Seconds, from a number, `2.0 seconds` (TACO), `500 ms` or {"seconds", "nanos"} (CodeContests); None otherwise."""
+    """Seconds, from a number, `2.0 seconds` (TACO), `500 ms` or {"seconds", "nanos"} (CodeContests); None otherwise.
+
+    Raises RowError where the unit is unknown.
+    """
     value = json_value(row.get("time_limit"), "time_limit")
     if isinstance(value, dict):
         value = float(value.get("seconds") or 0) + float(value.get("nanos") or 0) / 1e9
     if isinstance(value, int | float):
         return float(value) if value > 0 and value is not True else None
     found = _TIME.match(str(value))
-    return float(found[1]) / (1000 if found[2] else 1) or None if found else None
+    if found is None:
+        return None
+    unit, *more = found[2].split() or ["s"]
+    per_second = _PER_UNIT.get(unit.lower().rstrip("."))
+    if per_second is None or (more and more[0][0].isdigit()):
+        raise RowError(f"time_limit is in seconds, as 2, or has a unit, as 500 ms or 1 minute, this is {value!r:.80}")
+    return float(found[1]) / per_second or None
 
 
 def statement_in(value: Any) -> str:
