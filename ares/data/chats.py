@@ -57,7 +57,11 @@ def checked_messages(value: Any, config: DataConfig) -> list[dict[str, Any]]:
             f"text, this is {value!r:.80}"
         )
     # Templates also show names, tool calls and their ids; parquet fills keys that a message does not have with null.
-    messages = [{key: value for key, value in message.items() if value is not None} for message in messages]
+    # Llama 3.1's template refuses the empty list of calls that some sets have with every answer.
+    messages = [
+        {key: value for key, value in message.items() if value is not None and (key, value) != ("tool_calls", [])}
+        for message in messages
+    ]
     for message in messages:
         if not isinstance(calls := message.get("tool_calls", []), list):
             raise DataError(f"tool_calls of a message are a list of objects, this is {calls!r:.80}")

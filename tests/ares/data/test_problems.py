@@ -118,13 +118,14 @@ def test_the_template_is_shown_tool_calls(suffix: str, said: str | None, tmp_pat
     """Of an assistant that only calls a tool nothing else is left; most sets have null for what it says."""
     call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
     turns = [
-        {"role": "user", "content": "Warm?"},
+        {"role": "user", "content": "Warm?", "tool_calls": []},
         {"role": "assistant", "content": said, "tool_calls": [call]},
         {"role": "tool", "content": "12 °C", "tool_call_id": "c1"},
     ]
     path = written(tmp_path / f"p.{suffix}", GOOD | {"prompt": turns})
     template = (
-        "{% for each in messages %}{{ each.content }}{% for call in each.tool_calls or [] %}"
+        "{% for each in messages %}{{ each.content }}{% if 'tool_calls' in each and each.tool_calls | length != 1 %}"
+        "{{ raise_exception('as Llama 3.1') }}{% endif %}{% for call in each.tool_calls or [] %}"
         "{{ call.function.name }}{% endfor %}{{ each.tool_call_id }}|{% endfor %}"
     )
     assert templated(template, str(path)).frame["prompt"][0] == "Warm?|weather|12 °Cc1|"
