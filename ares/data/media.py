@@ -13,6 +13,7 @@ processor does with frames that have been resized.
 import hashlib
 import io
 import itertools
+import re
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,12 +143,12 @@ def thumbnail(reference: str, side: int) -> Image.Image:
 
 def _frames(source: str, fps: float) -> tuple[list[Image.Image], str]:
     """The RGB frames of a source, and the hash of its content: an image has one frame, a folder all that are in it,
-    ordered by name and taken at data.video_fps, a video file `fps` of each second."""
+    frame2 before frame10, taken at data.video_fps, a video file `fps` of each second."""
     name = source.removeprefix(VIDEO)
     path = Path(name)
     try:
         is_folder = is_video(source) and path.is_dir()
-        files = sorted(file for file in path.iterdir() if file.is_file()) if is_folder else [path]
+        files = sorted(filter(Path.is_file, path.iterdir()), key=_numbered) if is_folder else [path]
         contents = {str(file): file.read_bytes() for file in files}
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         raise MediaError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
@@ -160,6 +161,12 @@ def _frames(source: str, fps: float) -> tuple[list[Image.Image], str]:
     if len({frame.size for frame in frames}) > 1:
         raise MediaError(f"{path}: its frames differ in size")
     return frames, content_hash("".join(hashes).encode()) if is_folder else hashes[0]
+
+
+def _numbered(file: Path) -> tuple[list[str | int], str]:
+    """What sorts names by the numbers in them; 01 comes before 1."""
+    parts = re.split(r"(\d+)", file.name)
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)], file.name
 
 
 def read_image(content: bytes, name: str) -> Image.Image:

@@ -232,8 +232,21 @@ def as_objects(table: pa.Table, source: str) -> pd.DataFrame:
             values = table[name].to_pylist()
         except (ValueError, OverflowError) as error:  # bytes that are not UTF-8, dates that Python does not know
             raise DataError(f"{source}: column {name!r} cannot be read: {error}") from error
-        columns[name] = list(map(_as_called, values)) if "tool_calls" in str(table[name].type) else values
+        kind = table[name].type
+        if "float" in str(kind):
+            values = [_shortest(value, kind) for value in values]
+        columns[name] = list(map(_as_called, values)) if "tool_calls" in str(kind) else values
     return _frame(columns, list(range(1, table.num_rows + 1)))
+
+
+def _shortest(value: Any, kind: pa.DataType) -> Any:
+    """A value with its float16 and float32 numbers as the shortest decimals: 0.1, not 0.10000000149011612."""
+    if isinstance(value, dict) and isinstance(kind, pa.StructType):
+        return {field.name: _shortest(value[field.name], field.type) for field in kind}
+    if isinstance(value, list) and isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType):
+        return [_shortest(each, kind.value_type) for each in value]
+    narrow = isinstance(value, float) and kind in (pa.float16(), pa.float32())
+    return float(str(kind.to_pandas_dtype()(value))) if narrow else value
 
 
 def _as_called(chat: Any) -> Any:
@@ -256,7 +269,9 @@ def without_nulls(value: Any) -> Any:
 
 def _arrow(path: Path) -> pa.Table:
     with pa.memory_map(str(path)) as content:
-        return pa.ipc.open_stream(content).read_all()
+        is_file = content.read(6) == b"ARROW1"  # Feather's second version
+        content.seek(0)
+        return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(content).read_all()
 
 
 def _json_rows(handle: TextIO) -> Iterator[tuple[int, dict[str, Any] | str]]:

@@ -51,10 +51,10 @@ def windows(path: Path, made: Path) -> Path:
     return path
 
 
-def arrow(path: Path) -> Path:
-    """A stream, as the hub's TACO has it."""
+def arrow(path: Path, kind: Callable[..., Any] = pa.ipc.new_stream) -> Path:
+    """A stream, as the hub's TACO has it, or a file."""
     table = pa.Table.from_pylist(ROWS)
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+    with pa.OSFile(str(path), "wb") as file, kind(file, table.schema) as writer:
         writer.write_table(table)
     return path
 
@@ -102,6 +102,7 @@ FORMS: dict[str, Callable[[Path], Source]] = {
     "CSV, gzip": lambda folder: str(zipped(folder / "d.csv.gz", csv_file(folder / "x"))),
     "parquet": lambda folder: str(written(folder / "d.parquet", *ROWS)),
     "Arrow": lambda folder: str(arrow(folder / "d.arrow")),
+    "an Arrow file": lambda folder: str(arrow(folder / "d.arrow", pa.ipc.new_file)),
     "save_to_disk": lambda folder: str(saved(folder / "saved")),
     "save_to_disk of splits": lambda folder: str(saved_splits(folder / "saved")),
     "a folder of splits": lambda folder: str(folder_of_splits(folder / "set")),
@@ -273,6 +274,19 @@ def test_values_that_python_does_not_know_name_their_column(column: pa.Array, tm
     pq.write_table(pa.table({"prompt": ["a"], "seen": column}), tmp_path / "d.parquet")
     with pytest.raises(DataError, match=r"d\.parquet: column 'seen' cannot be read: "):
         read_rows(str(tmp_path / "d.parquet"), "train")
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
+def test_numbers_are_read_as_their_shortest_decimals(kind: pa.DataType, tmp_path: Path) -> None:
+    """As the double next to it a narrow 0.1 is 0.10000000149011612, which no answer is."""
+    cells = {
+        kind: [0.1, None], pa.list_(kind): [[3.3, None], None], pa.large_list(kind): [[0.1], []],
+        pa.list_(kind, 1): [[0.1], [3.3]], pa.struct({"answer": kind, "n": pa.int8()}): [{"answer": 3.3, "n": 1}, None],
+    }  # fmt: skip
+    table = pa.table({str(each): pa.array(values, each) for each, values in cells.items()})
+    pq.write_table(table, tmp_path / "d.parquet")
+    read = read_rows(str(tmp_path / "d.parquet"), "train")
+    assert read.to_dict("list") == {str(each): values for each, values in cells.items()}
 
 
 def test_a_glob_that_matches_nothing_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,6 +92,16 @@ def test_another_content_is_another_data_set(tmp_path: Path) -> None:
     assert problems(tmp_path, row).digest() != before
 
 
+def test_frames_are_ordered_by_their_numbers(tmp_path: Path) -> None:
+    shown = []
+    for width in (1, 2):
+        for number in (2, 10, 9, 1):
+            image(tmp_path / str(width), f"frame{number:0{width}}.png", colour=f"#0000{number:02}")
+        row = {"prompt": "<video>?", "videos": [str(tmp_path / str(width))]}
+        shown.append(problems(tmp_path, row).digest())
+    assert shown[0] == shown[1]
+
+
 def test_chat_messages_may_have_typed_parts(tmp_path: Path) -> None:
     parts = [{"type": "image"}, {"type": "text", "text": "How many dots?"}]
     rows = [
