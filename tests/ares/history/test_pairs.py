@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -23,18 +24,29 @@ def test_second_turns_of_different_first_attempts_are_no_pair(runs: Path, monkey
     assert not list(pairs(store))
 
 
-def test_a_response_without_a_reward_is_in_no_pair(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was cut off was sorted last, so it was the chosen one."""
+@pytest.mark.parametrize("of_cut", [{"reward": float("nan")}, {"truncated": True}])
+def test_a_response_that_was_cut_off_or_has_no_reward_is_in_no_pair(
+    of_cut: dict[str, Any], runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was sorted last, so it was the chosen one, and DPO learnt an end that nobody had sampled."""
     store, read = RunStore(runs / "uninterrupted"), RunStore.read_rows
     chosen = {pair["chosen"] for pair in pairs(store)}
 
     def with_cut_ones(store: RunStore, ref: Ref) -> pd.DataFrame:
         rows = read(store, ref)
-        cut = rows.assign(response="cut off", accuracy=1.0, reward=float("nan"))
+        cut = rows.assign(**({"response": "cut off", "accuracy": 1.0, "reward": 2.0} | of_cut))
         return pd.concat([rows, cut], ignore_index=True)
 
     monkeypatch.setattr(RunStore, "read_rows", with_cut_ones)
     assert {pair["chosen"] for pair in pairs(store)} == chosen
+
+
+def test_a_problem_that_is_drawn_again_gives_a_pair_of_another_id(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was the same, and algorithm=dpo refused the file."""
+    read = RunStore.read_rows
+    monkeypatch.setattr(RunStore, "read_rows", lambda store, ref: read(store, ref).assign(id="drawn again"))
+    ids = [pair["id"] for pair in pairs(RunStore(runs / "uninterrupted"))]
+    assert len(set(ids)) == len(ids) > 1
 
 
 def test_a_pair_is_a_right_and_a_wrong_answer_of_each_trained_group_with_both(runs: Path, tmp_path: Path) -> None:
