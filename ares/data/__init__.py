@@ -39,4 +39,4 @@ from ares.data.problems import (
 from ares.data.rows import GRADER, OPENING, Row, each_row, missing_columns, named_rows
 from ares.data.sources import DataError, format_of, is_missing, place, read_rows, shown
 from ares.data.turns import TurnTemplate
-from ares.data.vision import Vision, check_media, in_parts
+from ares.data.vision import Vision, check_media, has_media, in_parts

@@ -12,6 +12,7 @@ two answers to one prompt, only they are learnt. Not covered: pictures, the loss
 
 from bisect import bisect_left
 from collections.abc import Collection
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -28,6 +29,7 @@ from ares.data import (
     check_template,
     checked_messages,
     conversation,
+    has_media,
     is_missing,
     joined,
     missing_columns,
@@ -46,6 +48,8 @@ Span = tuple[int, int]
 """Where an answer begins and ends in a text, in characters."""
 Answered = tuple[str, list[Span]]
 """A text and the answers in it that are learnt."""
+THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+"""Keys in which a message may have its thoughts beside its content."""
 OF_ANSWERS = ["response", "token_ids", SAMPLED]
 """Columns that are lists, an answer each."""
 
@@ -75,8 +79,14 @@ def _load(
     raw = read_rows(source, config.train_split, limit=config.limit)
     if absent := missing_columns(raw, config, "nothing"):
         raise DataError(f"{shown(source)}: {absent[0]}")
+    if has_media(raw, config):
+        raise DataError(
+            f"{shown(source)}: column {config.images_key!r} or {config.videos_key!r} shows something, and only text is "
+            "learnt: leave it out, or name another column with data.images_key=…"
+        )
     around = _around_answer(tokenizer, config.chat_template_kwargs) if pairs else ("", "")
     found: list[dict[str, Any]] = []
+    line_of: dict[str, int | str] = {}
     for row, values in named_rows(raw, config):
         try:
             if row.wrong:
@@ -86,12 +96,19 @@ def _load(
             else:
                 chat = demonstrated_chat(values, config)
                 settings = config.chat_template_kwargs | tools_of(values, tokenizer)
-                rows = [[each] for each in find_answers(tokenizer, chat, settings)]
+                learnt = [number for number, message in enumerate(chat) if number and _is_learnt(message)]
+                rows = [[each] for each in find_answers(tokenizer, chat, settings, learnt)]
+            columns = [as_row(tokenizer, answered, end_ids) for answered in rows]
         except DataError as error:
             raise DataError(f"{place(source, row.line)}: {error}") from error
-        for number, answered in enumerate(rows):
-            name = row.id if len(rows) == 1 else f"{row.id}#{number}"
-            found.append({"id": name} | as_row(tokenizer, answered, end_ids))
+        for number, of_row in enumerate(columns):
+            name = row.id if len(columns) == 1 else f"{row.id}#{number}"
+            if (first := line_of.setdefault(name, row.line)) != row.line:
+                raise DataError(
+                    f"{place(source, row.line)}: id {name!r} is that of row {first} too: where the answers of a chat "
+                    "are learnt one by one, #0, #1, … is added to its id"
+                )
+            found.append({"id": name} | of_row)
     frame = pd.DataFrame(found)
     lengths = frame["prompt_token_ids"].map(len) + frame["token_ids"].map(lambda of_row: max(map(len, of_row)))
     if (fits := lengths <= longest).any():
@@ -112,18 +129,23 @@ def demonstrated_chat(values: dict[str, Any], config: DataConfig) -> list[dict[s
     messages = checked_messages(chat, config)
     if messages[-1]["role"] != "assistant" and not is_missing(answer):
         messages = checked_messages([*messages, *_said(answer, config.answer_key)], config)
-    while messages and messages[-1]["role"] != "assistant":
+    while messages and not _is_learnt(messages[-1]):
         messages.pop()
     if not messages:
         raise DataError(
-            f"column {config.prompt_key!r} has no message of an assistant, and there is no answer in column "
-            f"{config.answer_key!r} (data.answer_key): nothing can be learnt from it"
+            f"column {config.prompt_key!r} has no message of an assistant (those of weight 0 do not count), and there "
+            f"is no answer in column {config.answer_key!r} (data.answer_key): nothing can be learnt from it"
         )
     for number, message in enumerate(messages, 1):
         if message["role"] == "assistant" and not message["content"].strip() and not message.get("tool_calls"):
             raise DataError(f"message {number}: the assistant says nothing")
     _refuse_silence(messages)
     return messages
+
+
+def _is_learnt(message: dict[str, Any]) -> bool:
+    """Whether a message is an assistant's, unless OpenAI's `weight` says that it is not learnt."""
+    return bool(message["role"] == "assistant" and message.get("weight") != 0)
 
 
 def _said(answer: Any, column: str) -> list[Any]:
@@ -144,23 +166,29 @@ def _refuse_silence(messages: list[dict[str, Any]]) -> None:
 
 
 def find_answers(
-    tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], settings: dict[str, Any]
+    tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], settings: dict[str, Any], learnt: list[int]
 ) -> list[Answered]:
     """The text of a chat with the places of its answers; one text an answer where earlier ones are written differently.
 
-    Raises DataError where the template does not write what was said behind what begins an answer.
+    learnt: which messages are answers, not the first: a greeting answers nothing. Raises DataError where the template
+    does not write what was said, and thought, behind what begins an answer.
     """
     texts: list[tuple[str, Span]] = []
-    for place_of, message in enumerate(messages):
-        if message["role"] != "assistant" or place_of == 0:  # a greeting answers nothing
-            continue
-        before = write_chat(tokenizer, messages[:place_of], settings)
-        text = write_chat(tokenizer, messages[: place_of + 1], settings, begins=False)
+    for number in learnt:
+        message = messages[number]
+        before = write_chat(tokenizer, messages[:number], settings)
+        text = write_chat(tokenizer, messages[: number + 1], settings, begins=False)
         said = text.removeprefix(before)
-        if said == text or "".join(message["content"].split()) not in "".join(said.split()):
+        there = "".join(said.split())
+        if said == text or "".join(message["content"].split()) not in there:
             raise DataError(
-                f"message {place_of + 1}: the chat template of {tokenizer.name_or_path} changes what the assistant "
+                f"message {number + 1}: the chat template of {tokenizer.name_or_path} changes what the assistant "
                 f"says, {message['content']!r:.60}, or what comes before it: it cannot tell what is learnt"
+            )
+        if dropped := [key for key in THOUGHTS if "".join(str(message.get(key) or "").split()) not in there]:
+            raise DataError(
+                f"message {number + 1}: the chat template of {tokenizer.name_or_path} leaves out its {dropped[0]!r}: "
+                "put it into content as the model is to write it, or take a template that shows it"
             )
         texts.append((text, (len(before), len(text))))
     if not texts:
@@ -192,19 +220,37 @@ def find_pair(
             text = prompt + answer + after
             pair.append((text, [(len(prompt), len(text))]))
             continue
-        messages = checked_messages(said, config)
-        if said[0]["role"] == "assistant":  # else it is a whole chat
-            messages = checked_messages([*conversation(prompt, config), *said], config)
+        messages = _answered_chat(prompt, said, name, config)
         _refuse_silence(messages)
         if messages[-1]["role"] != "assistant":
             raise DataError(f"column {name!r}: the last message is not the assistant's")
-        text, spans = find_answers(tokenizer, messages, settings)[-1]
-        pair.append((text, spans[-1:]))
+        pair += find_answers(tokenizer, messages, settings, [len(messages) - 1])
     if pair[0] == pair[1]:
         raise DataError("chosen and rejected are the same text: there is nothing to prefer")
     if len({text[: spans[0][0]] for text, spans in pair}) > 1:
         raise DataError("chosen and rejected answer different prompts")
     return pair
+
+
+def _answered_chat(prompt: Any, said: list[Any], column: str, config: DataConfig) -> list[dict[str, Any]]:
+    """The messages of a prompt and of its answer, which may be a whole chat that holds them. Raises DataError."""
+    bare = config.model_copy(update={"system_prompt": None, "format_prompt": None})
+    asked, whole = (
+        [(message["role"], message["content"].strip()) for message in checked_messages(given, bare)]
+        for given in (prompt, said)
+    )
+    is_answer = whole[0][0] == "assistant"
+    starts = range(len(whole) - len(asked))[: 1 if is_answer else None]
+    if any(whole[start : start + len(asked)] == asked for start in starts):
+        return checked_messages(said, config)
+    if is_answer:
+        return checked_messages([*conversation(prompt, config), *said], config)
+    if (asked[-1][0], whole[0][0]) == ("system", "user"):
+        return checked_messages([*prompt, *said], config)
+    raise DataError(
+        f"column {column!r} is a whole chat that does not hold what column {config.prompt_key!r} says: let it begin "
+        "with the prompt's messages, or with the answer to them"
+    )
 
 
 def _around_answer(tokenizer: PreTrainedTokenizerBase, settings: dict[str, Any]) -> tuple[str, str]:
@@ -230,17 +276,45 @@ def as_row(tokenizer: PreTrainedTokenizerBase, answers: list[Answered], end_ids:
 def tokenise(
     tokenizer: PreTrainedTokenizerBase, text: str, spans: list[Span], end_ids: Collection[int]
 ) -> tuple[list[int], list[bool]]:
-    """Token ids of a text, and which of them are learnt: not one that begins before an answer."""
-    encoded = tokenizer(text, add_special_tokens=False, verbose=False, return_offsets_mapping=True)
-    ids, starts = encoded["input_ids"], [start for start, _ in encoded["offset_mapping"]]
+    """Token ids of a text, and which of them are learnt. A token that would join an answer with what comes before it
+    becomes two, as where the answer is sampled. Raises DataError where that changes the text."""
+    ids, places = _encode(tokenizer, text, [])
+    before = [(bisect_left(places, (begin,)) - 1, begin) for begin, _ in spans]
+    cuts = [
+        begin for token, begin in before
+        if token >= 0 and places[token][1] > begin and ids[token] not in tokenizer.added_tokens_decoder
+    ]  # fmt: skip
+    if cuts:
+        whole = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+        ids, places = _encode(tokenizer, text, cuts)
+        if tokenizer.decode(ids, clean_up_tokenization_spaces=False) != whole:
+            raise DataError(
+                f"the answer {text[cuts[0] :]!r:.60} begins within a token: take a chat template that writes no space "
+                "before it"
+            )
     said = [False] * len(ids)
     for begin, end in spans:
-        first, beyond = bisect_left(starts, begin), bisect_left(starts, end)
+        first, beyond = bisect_left(places, (begin,)), bisect_left(places, (end,))
         if first == beyond:
             raise DataError(f"the answer {text[begin:end]!r:.60} is part of a token that begins before it")
         last = next((number for number in range(first, beyond) if ids[number] in end_ids), beyond - 1)
+        if rest := tokenizer.decode(ids[last + 1 : beyond], skip_special_tokens=True).strip():
+            raise DataError(
+                f"an answer holds {tokenizer.convert_ids_to_tokens(ids[last])!r}, which ends a response, before "
+                f"{rest!r:.60}: take it out"
+            )
         said[first : last + 1] = [True] * (last + 1 - first)
     return ids, said
+
+
+def _encode(tokenizer: PreTrainedTokenizerBase, text: str, cuts: list[int]) -> tuple[list[int], list[Span]]:
+    """Token ids of a text that is cut at these places, and which characters each stands for."""
+    ids, places = list[int](), list[Span]()
+    for begin, end in pairwise([0, *cuts, len(text)]):
+        encoded = tokenizer(text[begin:end], add_special_tokens=False, verbose=False, return_offsets_mapping=True)
+        ids += encoded["input_ids"]
+        places += [(begin + start, begin + stop) for start, stop in encoded["offset_mapping"]]
+    return ids, places
 
 
 def demonstrated_rows(problems: pd.DataFrame) -> pd.DataFrame:

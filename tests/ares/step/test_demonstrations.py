@@ -124,7 +124,7 @@ def test_an_answer_to_nothing_is_read_and_not_learnt(tmp_path: Path) -> None:
     ("row", "told"),
     [
         ({"prompt": CHAT[1:2]}, r"chats.jsonl:2: the assistant answers nothing: a chat needs a message before"),
-        ({"prompt": CHAT[:1]}, r"chats.jsonl:2: column 'prompt' has no message of an assistant, .*column 'answer'"),
+        ({"prompt": CHAT[:1]}, r"chats.jsonl:2: column 'prompt' has no message of an assistant .*column 'answer'"),
         ({"prompt": None}, r"chats.jsonl:2: column 'prompt' is missing or null"),
         ({"prompt": [*CHAT[:1], {"role": "assistant", "content": " "}]}, r"chats.jsonl:2: message 2: .* says nothing"),
         ({"prompt": [*CHAT[:1], {"role": "assistant", "content": 4}]}, r"chats.jsonl:2: .*role and content .*are text"),
@@ -135,11 +135,50 @@ def test_an_answer_to_nothing_is_read_and_not_learnt(tmp_path: Path) -> None:
           for wrong in ({"content": SAID}, [SAID], [4])),
         ({"prompt": ASKED, "answer": str(CHAT[1:])}, r"chats.jsonl:2: this is a list of messages as text"),
         ({"prompt": json.dumps(CHAT), "answer": SAID}, r"chats.jsonl:2: this is a list of messages as text"),
+        ({"prompt": [CHAT[0], CHAT[1] | {"weight": 0}]}, r"chats.jsonl:2: .* no message of an assistant \(.*weight 0"),
+        *(({"prompt": [CHAT[0], CHAT[1] | {key: "Let me see."}]}, rf"jsonl:2: message 2: .* leaves out its '{key}'")
+          for key in ("reasoning_content", "reasoning", "thinking")),
+        ({"prompt": ASKED, "answer": "Say <|im_end|> now."}, r"jsonl:2: an answer holds '<.im_end.>', .*before 'now.'"),
+        ({"prompt": CHAT, "images": ["a.png"]}, r"chats.jsonl: column 'images' or 'videos' shows something"),
     ],
 )  # fmt: skip
 def test_a_row_that_cannot_be_learnt_from_is_named(row: dict[str, Any], told: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=told):
         load(tmp_path, "chatml", [{"prompt": CHAT, "id": "1"}, {"id": "2"} | row])
+
+
+def test_an_answer_of_weight_0_is_read_and_not_learnt(tmp_path: Path) -> None:
+    """OpenAI's form of it was learnt as any other."""
+    chat = [CHAT[0], CHAT[1] | {"weight": 0}, CHAT[2], CHAT[3] | {"weight": 1}]
+    ((_, row),) = load(tmp_path, "chatml", [{"prompt": [*chat, CHAT[0], CHAT[1] | {"weight": 0}]}]).iterrows()
+    assert learnt("chatml", row) == [f"{THEN}<|im_end|>"]
+    assert (SAID in row["prompt"], SAID in row["response"][0]) == (True, False)
+
+
+BEGUN = """{% for m in messages %}{{ 'A: ' if m.role == 'assistant' else 'Q: ' }}{{ m.thinking }}{{ m.content }}\
+{{ eos_token if m.role == 'assistant' else '\n' }}{% endfor %}{% if add_generation_prompt %}A: {% endif %}"""
+"""A template that shows thoughts, and after whose prompt an answer's first token would begin with its space."""
+
+
+def test_an_answer_is_learnt_from_its_first_token_as_in_sampling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first word was a token with the prompt's space, and so was not learnt."""
+    tokenizer = published("chatml")
+    monkeypatch.setattr(tokenizer, "chat_template", BEGUN)
+    chat = [{"role": "user", "content": ASKED}, {"role": "assistant", "content": "answer", "thinking": "is "}]
+    ((_, row),) = load(tmp_path, "chatml", [{"prompt": chat}]).iterrows()
+    assert row["prompt_token_ids"] == tokenizer(f"Q: {ASKED}\nA: ")["input_ids"]
+    assert learnt("chatml", row) == [f"is answer{tokenizer.eos_token}"]
+    monkeypatch.setattr(published("zephyr"), "chat_template", BEGUN)  # whose tokenizer adds a space to every text
+    with pytest.raises(DataError, match=r"jsonl:1: the answer 'is answer.* begins within a token"):
+        load(tmp_path, "zephyr", [{"prompt": chat}])
+
+
+def test_an_id_that_another_chats_answer_is_given_is_named(tmp_path: Path) -> None:
+    """InvalidIndexError, at the first step."""
+    with pytest.raises(DataError, match=r"chats.jsonl:2: id 'a#0' is that of row 1 too"):
+        load(tmp_path, "qwen3", [{"prompt": CHAT, "id": "a"}, {"prompt": CHAT[:2], "id": "a#0"}])
 
 
 def test_a_message_that_the_template_leaves_out_is_named(tmp_path: Path) -> None:
@@ -177,15 +216,29 @@ def test_of_a_pair_two_answers_to_one_prompt_are_learnt_however_it_is_written(na
         assert [text.replace(f" {end}", end).strip() for text in told] == [SAID + end, THEN + end]
 
 
+def test_of_a_whole_chat_and_its_prompt_nothing_is_lost(tmp_path: Path) -> None:
+    """The prompt was thrown away whatever it said."""
+    brief, hello = {"role": "system", "content": "Be brief."}, {"role": "assistant", "content": "Hello!"}
+    for first in (brief, hello):
+        asked = [first, CHAT[0]]
+        pairs = [{"prompt": asked, "chosen": SAID, "rejected": THEN}]
+        for prompt, begin in [(asked, asked), *([([brief], CHAT[:1]), (ASKED, asked)] if first is brief else [])]:
+            pairs.append({"prompt": prompt, "chosen": [*begin, CHAT[1]], "rejected": [*begin, CHAT[3]]})
+        frame = load(tmp_path, "chatml", pairs, pairs=True).drop(columns="id")
+        assert [row.equals(frame.iloc[0]) for _, row in frame.iterrows()] == [True] * len(pairs)
+
+
 @pytest.mark.parametrize(
     ("row", "told"),
     [
         ({"rejected": SAID}, "chosen and rejected are the same text"),
         ({"rejected": None}, "a pair has columns 'prompt', 'chosen' and 'rejected': one is missing or null"),
         ({"rejected": [*CHAT[:2], {"role": "user", "content": THEN}]}, "column 'rejected': the last message is not"),
-        ({"rejected": [{"role": "user", "content": "?"}, CHAT[3]]}, "chosen and rejected answer different prompts"),
+        ({"rejected": CHAT}, "chosen and rejected answer different prompts"),
+        *(({"prompt": asked, "chosen": CHAT[:2], "rejected": SAID}, "column 'chosen' is a whole chat that does not")
+          for asked in (AGAIN, [{"role": "system", "content": "Be brief."}, CHAT[0]], CHAT[2:3], CHAT[:2])),
     ],
-)
+)  # fmt: skip
 def test_a_pair_that_cannot_be_learnt_from_is_named(row: dict[str, Any], told: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"chats.jsonl:1: {told}"):
         load(tmp_path, "chatml", [{"prompt": ASKED, "chosen": SAID} | row], pairs=True)
