@@ -33,7 +33,7 @@ from ares.models import check_vocabulary, checked_model
 from ares.runs import Run, Step, check_model, identity_of, model_digest, read_config, run_files, what_grades
 from ares.step import OpenEnvironment
 from ares.store import Memo, RunStore, StoreError, file_digest, is_name, name_after, runs_directory
-from ares.workers import PlainWorkers, Workers, check_engine, check_weights, newest_checkpoint
+from ares.workers import PlainWorkers, Workers, check_engine, check_weights, latest_checkpoint
 
 OF_A_RUN = ("data.", "reward.", "environment", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",
              "rollout.max_mismatch", "rollout.diffusion.")  # fmt: skip
@@ -223,7 +223,7 @@ def policy_of(request: EvaluationRequest) -> tuple[Config, RunStore, int, str]:
     steps = store.committed_steps()
     step = request.step
     if step is None:
-        step, _ = newest_checkpoint(store, max(steps, default=0))
+        step, _ = latest_checkpoint(store)
         if not step:
             raise StoreError(
                 f"Run {store.name!r} has no checkpoint yet: name the weights with --step (0: those it began with)"

@@ -35,7 +35,7 @@ from ares.learner import checkpoints
 from ares.models import PUBLISHED_AS, ModelError, check_weight_files, quiet_transformers, read_settings
 from ares.runs.description import check_model, read_config
 from ares.store import Ref, RunStore, StoreError, files_in, run_store
-from ares.workers import newest_checkpoint
+from ares.workers import latest_checkpoint
 
 SAMPLE = "def f(x):\n    return x + 12.5  # A naïve “test”, 3 < 4.\n"
 """What both tokenizers must turn into the same tokens."""
@@ -57,7 +57,13 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
         check_model(store, config)
         version, checkpoint = _checkpoint(store, step)
         adapters_only = config.model.lora is not None and not merge
-        _write(config, store.path(checkpoint), adapters_only, partial)
+        try:
+            _write(config, store.path(checkpoint), adapters_only, partial)
+        except (OSError, SafetensorError) as error:
+            if store.intact([checkpoint]):
+                raise
+            deleted = "was deleted while it was read, as training deletes old ones; give the same command again"
+            raise StoreError(f"{store.directory / checkpoint.path} {deleted}") from error
         _check_written(config.model, partial, adapters_only)
     return version
 
@@ -91,8 +97,7 @@ def _check_new(out: Path) -> None:
 
 
 def _checkpoint(store: RunStore, step: int | None) -> tuple[int, Ref]:
-    steps = [number for number in store.committed_steps() if step is None or number <= step]
-    version, checkpoint = newest_checkpoint(store, max(steps, default=0))
+    version, checkpoint = latest_checkpoint(store, step)
     if checkpoint is None:
         before = "" if step is None else f" at or before step {step}"
         kept = "train.checkpoint_every, train.keep_checkpoints"

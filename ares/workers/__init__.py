@@ -6,7 +6,7 @@ and engine compute (ares/learner, ares/engines); Ray's actors, the other impleme
 
 from ares.workers.placement import bundles, check_engine, check_gpus, demand, runs_that_fit, uses_gpus
 from ares.workers.plain import PlainWorkers
-from ares.workers.replay import check_weights, first_unreplayable, newest_checkpoint
+from ares.workers.replay import check_weights, first_unreplayable, latest_checkpoint, newest_checkpoint
 from ares.workers.services import EngineService, LearnerService
 from ares.workers.shared_weights import SharedWeights
 from ares.workers.workers import Workers

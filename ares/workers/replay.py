@@ -3,7 +3,11 @@
 Not covered: rebuilding them (ares/workers/workers.py).
 """
 
+import logging
+
 from ares.store import DamagedArtifact, Ref, RunStore, StoreError
+
+logger = logging.getLogger(__name__)
 
 
 def newest_checkpoint(store: RunStore, version: int) -> tuple[int, Ref | None]:
@@ -26,6 +30,26 @@ def newest_checkpoint(store: RunStore, version: int) -> tuple[int, Ref | None]:
             if checkpoint is not None and store.intact([checkpoint]):
                 return step, checkpoint
     return 0, None
+
+
+def latest_checkpoint(store: RunStore, last: int | None = None) -> tuple[int, Ref | None]:
+    """The newest whole checkpoint (at or before step `last`) and its step: None at 0. For weights that are not rebuilt.
+
+    Warns of newer checkpoints and commits that are damaged. Raises DamagedArtifact if those of step `last` are.
+    """
+    finished = store.committed_steps()
+    ends = len(finished) if last is None else min(last, len(finished))  # at most the first step that does not count
+    version, checkpoint = newest_checkpoint(store, min(ends, len(finished) - 1))
+    for step in range(version + 1, ends + 1):
+        made = store.checkpoint_of(step) if step in finished else None
+        path = made.path if made else f"{store.step_path(step)}/COMMIT.json"
+        is_other = made is None and store.digest(step) is not None  # has no checkpoint, or is of another past
+        if not is_other and (store.directory / path).exists():
+            damaged = f"{store.directory / path} is damaged"
+            if step == last:
+                raise DamagedArtifact(f"{damaged}; restore it from a copy, or name another step")
+            logger.warning("%s: the weights after step %d are taken instead", damaged, version)
+    return version, checkpoint
 
 
 def first_unreplayable(store: RunStore, version: int) -> int | None:
