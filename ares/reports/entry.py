@@ -61,6 +61,12 @@ class Entry:
                 raise
             return True
 
+    def directory_of_another(self, store: RunStore) -> str | None:
+        """The directory that the entry is of, if that is there and is not the run's, which was copied from it."""
+        place: str = self.client.get_run(self.run_id).data.tags.get("ares.directory", "")
+        is_copy = store.mirror is None and os.path.isdir(place) and not os.path.samefile(place, store.directory)
+        return place if is_copy else None
+
     def names_there(self, names: Iterable[str]) -> dict[str, str]:
         """What metrics or tags are called there. One whose plain name is empty or another's is missing.
 
@@ -122,10 +128,13 @@ def find_or_create(
     experiment = open_experiment(client, config.tracking.experiment, store.directory.parent)
     if known is not None:
         entry = Entry(client, known)
-        if not entry.is_gone:
+        if entry.is_gone:
+            logger.warning("MLflow at %s has no entry %s any more: it is made anew", without_credentials(uri), known)
+        elif (other := entry.directory_of_another(store)) is not None:
+            logger.warning("%s: a new entry is made in MLflow, since %s has that of before", store.directory, other)
+        else:
             client.set_terminated(known, "RUNNING")
             return entry, experiment
-        logger.warning("MLflow at %s has no entry %s any more: it is made anew", without_credentials(uri), known)
     made = client.create_run(experiment, run_name=store.name, tags=dict(tags))
     return Entry(client, made.info.run_id), experiment
 

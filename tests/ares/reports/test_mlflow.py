@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 import sqlite3
 from getpass import getuser
 from pathlib import Path
@@ -106,6 +107,20 @@ def test_the_last_steps_of_a_run_that_failed_are_logged(tmp_path: Path) -> None:
     tracking.interrupt("FAILED")
     assert steps_of(tracking, client) == [0, 1, 2]
     assert entry_of(tracking, client).info.status == "FAILED"
+
+
+def test_a_copied_run_gets_an_entry_of_its_own_and_a_moved_one_keeps_its(tmp_path: Path) -> None:
+    """Both logged into the entry of the first."""
+    tracking, client = opened(tmp_path, steps=2)
+    tracking.catch_up()
+    entries = [entry_of(tracking, client).info.run_id]
+    for change, place in ((shutil.copytree, "copy"), (shutil.move, "moved")):
+        change(tracking.store.directory, tmp_path / place)
+        tracking = Tracking(tracking.settings, tracking.config, RunStore(tmp_path / place))
+        tracking.catch_up()
+        entries.append(entry_of(tracking, client).info.run_id)
+        assert steps_of(tracking, client) == [0, 1]
+    assert entries[0] != entries[1] == entries[2]
 
 
 @pytest.mark.parametrize("tags", [TRAINING, SAVED_VIEW], ids=["kind", "view"])
