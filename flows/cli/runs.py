@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +45,8 @@ def diff(run_a: RunName, run_b: RunName) -> None:
     difference = first_difference(one, other)
     if difference is None:
         steps = len(one.committed_steps()) - 1
+        if steps < 0:
+            raise UserError(f"{run_a} and {run_b} have no intact commit: there is nothing to compare")
         console.print(f"{run_a} and {run_b} are bit-identical in weights, controllers and metrics up to step {steps}")
         return
     step, lines = difference
@@ -99,6 +102,9 @@ def _export_pairs(run: str, out: Path) -> None:
         with out.open("x", encoding="utf-8") as file:
             file.writelines(lines)
     except OSError as error:
+        if not isinstance(error, FileExistsError):  # half a file would be in the way of the next try
+            with suppress(OSError):
+                out.unlink()
         raise UserError(f"{out} cannot be written: {error.strerror}") from error
     console.print(f"{out}: {len(lines)} pairs of samples of {run}: prompt, chosen, rejected")
 
