@@ -195,7 +195,7 @@ def _freed_bytes(store: RunStore, path: Path, unlinked: Counter[int]) -> int:
     if store.mirror is not None:
         return sum(store.mirror.sizes(store.name_of(path)).values())
     freed = 0
-    for status in (file.stat() for file in files_in(path)):
+    for status in (file.stat() for file in files_in(path) if not path.is_symlink()):
         unlinked[status.st_ino] += 1
         freed += status.st_size * (unlinked[status.st_ino] == status.st_nlink)
     return freed

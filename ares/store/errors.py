@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ares.errors import UserError
+from ares.store.files import remedy_for
 
 
 class StoreError(UserError, RuntimeError):
@@ -26,7 +27,8 @@ def told(where: str, done: str) -> Iterator[None]:
     except StoreError:
         raise
     except Exception as error:
-        raise StoreError(
-            f"{where}: cannot be {done}: {str(error) or type(error).__name__}. Check the address, the credentials "
-            "and the network, then give the same command again: what was committed is safe"
-        ) from error
+        advice = remedy_for(error) or (
+            "Check the address, the credentials and the network, then give the same command again: what was committed "
+            "is safe"
+        )
+        raise StoreError(f"{where}: cannot be {done}: {str(error) or type(error).__name__}. {advice}") from error

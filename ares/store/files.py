@@ -38,8 +38,8 @@ def tree_hash(path: Path) -> str | None:
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a file, or a folder with everything in it, if it is there."""
-    if path.is_dir():
+    """Delete a file, or a folder with everything in it, if it is there; of a link only the link."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
@@ -54,13 +54,13 @@ def fsync(path: Path) -> None:
         os.close(handle)
 
 
-def remedy_for(error: Exception, place: Path) -> str:
+def remedy_for(error: Exception) -> str:
     """Advice on a file-system error; safetensors gives its number only in the message."""
     told = re.search(r"os error (\d+)", str(error))
     number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
-    if number == errno.ENOSPC:
-        free = shutil.disk_usage(place).free
-        return (f"The disk is full ({free:,} bytes free): free some space and start the run again; the last commit is "
-                "intact.")  # fmt: skip
-    remedies = {errno.EROFS: "The file system is read-only.", errno.EACCES: "Check who owns the directory."}
+    remedies = {
+        errno.ENOSPC: "The disk is full: free some space and start the run again; the last commit is intact.",
+        errno.EROFS: "The file system is read-only.",
+        errno.EACCES: "Check who owns the directory.",
+    }
     return remedies.get(number or 0, "")

@@ -65,8 +65,7 @@ class SealedLines:
                     os.truncate(self.path, self._intact)
                 file.write(line)
         except OSError as error:
-            remedy = remedy_for(error, self.path.parent)
-            raise StoreError(f"{self.path}: cannot be written: {error}. {remedy}") from error
+            raise StoreError(f"{self.path}: cannot be written: {error}. {remedy_for(error)}") from error
         self.texts.append(text)
         self._intact += len(line)
 

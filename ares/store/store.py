@@ -16,6 +16,7 @@ URL, the upload before every local write. Not covered: how to upload (ares/store
 import json
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -111,7 +112,7 @@ class RunStore:
                 self._sync([target])
         except (OSError, SafetensorError) as error:
             remove_tree(temporary)
-            raise StoreError(f"{target}: cannot be written: {error}. {remedy_for(error, self.directory)}") from error
+            raise StoreError(f"{target}: cannot be written: {error}. {remedy_for(error)}") from error
         finally:
             remove_tree(temporary)  # left only if something failed
         return Ref(path=path, sha256=digest, bytes=size)
@@ -215,10 +216,13 @@ class RunStore:
         self.remove(self.directory / ref.path)
 
     def remove(self, path: Path) -> None:
-        """Delete a file or folder of the run."""
+        """Delete a file or folder of the run. Raises StoreError."""
         if self.mirror is not None:
             self.mirror.remove(self.name_of(path))
-        remove_tree(path)
+        try:
+            remove_tree(path)
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be deleted: {error}. {remedy_for(error)}") from error
 
     def name_of(self, path: Path) -> str:
         """The name at the URL of a file or folder of the run; of the run itself the empty one."""
@@ -364,8 +368,7 @@ class RunStore:
         try:
             self._sync(self.directory / path for path in (folder, *(ref.path for ref in commit.artifacts.values())))
         except OSError as error:
-            remedy = remedy_for(error, self.directory)
-            raise StoreError(f"{self.directory}: not on disk: {error}. {remedy}") from error
+            raise StoreError(f"{self.directory}: not on disk: {error}. {remedy_for(error)}") from error
         self.write_json(f"{folder}/COMMIT.json", sealed(commit.model_dump(mode="json")))
 
     def read_commit(self, step: int) -> Commit:
@@ -457,8 +460,8 @@ class RunStore:
             try:
                 stack.enter_context(held(self.directory))
             except OSError as error:
-                remedy = remedy_for(error, next(folder for folder in self.directory.parents if folder.exists()))
-                raise StoreError(f"{self.directory}: cannot be written: {error.strerror}. {remedy}") from error
+                told = f"{self.directory}: cannot be written: {error.strerror}. {remedy_for(error)}"
+                raise StoreError(told) from error
             if self.mirror is not None:
                 stack.enter_context(self.mirror.held(self._copy_id()))
                 # From now on the copy is taken to be what is at the URL.
@@ -469,8 +472,8 @@ class RunStore:
             yield
 
     def _copy_id(self) -> str:
-        """A name for this copy of the run, which only one process at a time holds."""
+        """A name for this copy of the run, which only one process at a time holds: another if the folder is copied."""
         file = self.directory / ".copy"
         if not file.exists():
             file.write_text(new_writer())
-        return file.read_text()
+        return f"{file.read_text()} at {self.directory.absolute()} on {socket.gethostname()}"

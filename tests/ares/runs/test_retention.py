@@ -115,6 +115,23 @@ def test_gc_deletes_them_and_a_dry_one_says_the_same(tmp_path: Path) -> None:
     assert listed[1:] == ["new: 30 files and folders, 0 bytes", "would free 0 bytes"]
 
 
+def test_of_a_link_the_link_is_deleted(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A run or a checkpoint on another disk ended `ares gc` and the training in a traceback."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    store = RunStore(runs / "new")
+    store.write_json("checkpoints/000000/weights", {})
+    for path in (runs / "old", runs / "new/checkpoints/000000"):
+        path.rename(elsewhere / path.name)
+        path.symlink_to(elsewhere / path.name)
+    assert freed_by(runs, older_than=45)["old"] == 0
+    RunStore(runs / "old").delete()
+    store.prune_checkpoints(0, 1, 0)
+    assert not (runs / "old").exists()
+    assert list(store.children("checkpoints")) == []
+    assert (elsewhere / "old/weights").exists()
+    assert (elsewhere / "000000/weights").exists()
+
+
 def test_what_killed_forks_left_beside_the_runs_goes(tmp_path: Path) -> None:
     """It stayed for ever, and with it the checkpoints that it shared with runs that were deleted."""
     for name in (".killed.1.partial", ".under-way.2.partial"):

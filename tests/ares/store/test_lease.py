@@ -6,6 +6,8 @@ A machine is simulated by its own cache, a stop by a lease that is not renewed o
 import logging
 import os
 import random
+import shutil
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +21,7 @@ pytest.importorskip("s3fs", reason="the extra `s3`")
 pytest.importorskip("moto", reason="the extra `dev`")
 
 from ares.store import lease
-from ares.store.lease import Lease, LeaseLost
+from ares.store.lease import Holder, Lease, LeaseLost
 from ares.store.mirror import path_of
 from ares.store.store import Commit, RunStore, StoreError
 from tests.ares.store_builders import READERS, commit
@@ -118,6 +120,20 @@ def test_a_run_whose_holder_died_is_taken_up_at_once_here_and_after_a_silence_el
     with caplog.at_level(logging.WARNING), machines("second").lock():
         pass
     assert "was silent for" in caplog.text
+
+
+def test_a_copied_copy_is_another_machines(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever had copied a cache took the run from a process that lived: the name of a copy lies in it."""
+    watched: list[Holder] = []
+    monkeypatch.setattr(Lease, "_renew", lambda self, released=False: None)
+    monkeypatch.setattr(Lease, "_wait_for_silence", lambda self, former: watched.append(former))
+    with machines("first").lock():
+        shutil.copytree(machines.folder / "first", machines.folder / "copied")
+    with machines("copied").lock():
+        assert len(watched) == 1
+    monkeypatch.setattr(socket, "gethostname", lambda: "another")
+    with machines("copied").lock():
+        assert len(watched) == 2
 
 
 def test_one_that_was_stopped_cannot_commit_any_more(machines: Machines, stopped: set[str]) -> None:

@@ -222,6 +222,18 @@ def test_what_a_power_failure_left_replaces_nothing(name: str, world: World, cap
     assert f"{world.url}/run/{name} is damaged there" in caplog.text
 
 
+def test_a_full_disk_is_told_as_one_at_a_url_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The advice was to check the address, the credentials and the network."""
+
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    store = world.store()
+    monkeypatch.setattr("fsspec.implementations.local.LocalFileSystem.put_file", fails)
+    with pytest.raises(StoreError, match=r"run/a\.json: cannot be written: .*\. The disk is full: free some space"):
+        store.write_json("a.json", {})
+
+
 def test_a_file_is_on_disk_before_it_has_its_name(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     monkeypatch.setattr("ares.store.mirror.fsync", synced.append)

@@ -44,5 +44,5 @@ def test_older_weights_are_taken_with_a_warning_unless_the_step_is_named(
     with caplog.at_level(logging.WARNING):
         assert [latest_checkpoint(store, last)[0] for last in (None, 4)] == [1, 1]
     assert caplog.text.count("000003") == caplog.text.count("is damaged: the weights after step 1 are taken") == 2
-    with pytest.raises(DamagedArtifact, match="000003.* is damaged"):
+    with pytest.raises(DamagedArtifact, match=r"000003.* is damaged"):
         latest_checkpoint(store, 3)
