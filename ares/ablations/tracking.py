@@ -6,6 +6,7 @@ entries (ares/reports/mlflow.py) and name this one as parent, so an unreachable 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,28 @@ from ares.store import RunStore, tracking_uri
 def check_fixed(ablation: Ablation, folder: Path) -> None:
     """Raise ConfigError if what a started ablation is judged by has changed.
 
-    A metric that no child has logged may be corrected: nobody has seen a value of it.
+    A metric that no child has logged may be corrected: nobody has seen a value of it. Children may be added, and those
+    that have begun stay: without a variant that was seen, the others need smaller differences for a claim.
     """
     stored = read_file(folder)
-    before = Ablation.model_validate(stored["definition"]).fixed if stored else ablation.fixed
-    changed = {name: (before[name], now) for name, now in ablation.fixed.items() if now != before[name]}
+    if not stored:
+        return
+    before = Ablation.model_validate(stored["definition"])
+    fixed = before.fixed
+    changed = {name: (fixed[name], now) for name, now in ablation.fixed.items() if now != fixed[name]}
     if changed:
         logged = read_rows(folder.name, folder.parent).logged
         changed = {name: of for name, of in changed.items() if not _corrects(name, *of, logged)}
-    if changed:
+    told = [f"{name}: {old!r} → {now!r}" for name, (old, now) in changed.items()]
+    for variant, seed in product(before.variants, before.seeds):
+        child = before.name_child(variant, seed)
+        left_out = variant not in ablation.variants or seed not in ablation.seeds
+        if left_out and (folder.parent / child).exists():
+            told.append(f"{child} has begun, and is left out")
+    if told:
         raise ConfigError(
             f"Ablation {ablation.name!r} was started, and by what it is judged was decided then:\n  "
-            + "\n  ".join(f"{name}: {old!r} → {now!r}" for name, (old, now) in changed.items())
+            + "\n  ".join(told)
             + "\nTake what was decided, or give the ablation another name with --name."
         )
 

@@ -259,6 +259,19 @@ def test_what_was_decided_before_the_first_child_started_stays(tmp_path: Path) -
             check_fixed(ABLATION.model_copy(update=change), folder)
 
 
+@pytest.mark.parametrize("left", [{"variants": {"loose": [], "other": []}}, {"seeds": [1, 2]}])
+def test_what_has_begun_stays_in_the_comparison(left: dict[str, Any], tmp_path: Path) -> None:
+    """Left out after a look at the results, a variant made the others need smaller differences for a claim."""
+    folder, more = tmp_path / "leash", {"variants": {**ABLATION.variants, "more": []}, "seeds": [0, 1, 2]}
+    begun, other = ABLATION.model_copy(update=more), ABLATION.model_copy(update={**more, **left})
+    RunStore(folder).write_json("ablation.json", STARTED | {"definition": begun.model_dump_json()})
+    check_fixed(other, folder)
+    start(folder, {"m": 0.5}, **STARTED, definition=begun.model_dump_json())
+    check_fixed(begun, folder)
+    with pytest.raises(ConfigError, match="leash-tight-seed0 has begun, and is left out"):
+        check_fixed(other, folder)
+
+
 @pytest.mark.parametrize(
     ("mistyped", "corrected"),
     [
