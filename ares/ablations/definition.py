@@ -57,6 +57,8 @@ HELD_OUT_GROUPS = ("rewards", "episode", "error")
 def _check_name(name: str) -> str:
     if not is_name(name):
         raise ConfigError(f"it is made of {RULE}")
+    if name in ("nan", "inf"):
+        raise ConfigError("in a report's rows it would be a number")
     return name
 
 
@@ -218,7 +220,7 @@ def check_same_problems(held_out: Mapping[str, Problems | None]) -> None:
 
 
 def _identify(problems: Problems | None) -> tuple[list[str], str] | None:
-    return None if problems is None else (problems.frame["id"].tolist(), digest_problems(problems))
+    return None if problems is None else (problems.frame["id"].tolist(), digest_problems(problems.frame))
 
 
 def _find_grading(config: Config, metrics: set[str]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ SAME = (
 DESCRIBED = ("suite", "form", "samples", "temperature", "packages", "turns")
 """What must be equal of an evaluation's description, as must the digests of files that settings of SAME name; absent is
 equal to empty, as in older evaluations."""
+PROMPTS_AND_TESTS = "prompts and tests"
 OF_PROBLEMS = (
     ASKED, "answer", "test_cases", "stdin_tests", "setup", "entry_point", "checker", "time_limit", "begun", "stops",
 )  # fmt: skip
@@ -40,16 +41,15 @@ def measured(config: Config, problems: Problems, description: Mapping[str, Any])
     of_settings = {name: value for name, value in result_settings(config).items() if name.startswith(SAME)}
     of_files = {name: value for name, value in description.items() if name.startswith(SAME)}
     return {name: description.get(name) for name in DESCRIBED} | {
-        "prompts and tests": digest_problems(problems),
+        PROMPTS_AND_TESTS: digest_problems(problems.frame),
         **of_settings,
         **of_files,
     }
 
 
-def digest_problems(problems: Problems) -> str:
-    """Hash of prompts, before a template, and of what responses are judged by; without ids."""
-    columns = [name for name in OF_PROBLEMS if name in problems.frame]
-    return digest_of(problems.frame[columns])
+def digest_problems(problems: pd.DataFrame) -> str:
+    """Hash of prompts, before a template, and of what responses are judged by; without ids, in the rows' order."""
+    return digest_of(problems[[name for name in OF_PROBLEMS if name in problems]])
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,16 @@ class ComparedEvaluation:
             raise ConfigError(f"--compare {name}: it cannot be read: {error}") from error
         return cls(folder, summary, problems)
 
-    def check(self, ids: Sequence[str], measured: dict[str, Any]) -> None:
+    def check(self, problems: pd.DataFrame, measured: dict[str, Any]) -> None:
         """Raise ConfigError, naming every difference, if this evaluation has other problems or settings."""
         before = self.summary.get("measured", {})
-        changed = _other_problems(self.problems["id"].tolist(), list(ids))
+        changed = _other_problems(self.problems["id"].tolist(), problems["id"].tolist())
+        if not changed:  # they are paired by id
+            in_their_order = problems.set_index("id").loc[self.problems["id"]]
+            measured = measured | {PROMPTS_AND_TESTS: digest_problems(in_their_order)}
         names = [name for name in {**before, **measured} if _known(before.get(name)) != _known(measured.get(name))]
-        if changed and "prompts and tests" in names:
-            names.remove("prompts and tests")  # other problems always differ in these
+        if changed and PROMPTS_AND_TESTS in names:
+            names.remove(PROMPTS_AND_TESTS)  # other problems always differ in these
         changed += [f"{name}: {before.get(name)} → {measured.get(name)}" for name in names]
         if changed:
             raise ConfigError(
@@ -100,8 +103,8 @@ def compared(
 ) -> dict[str, Any]:
     """This evaluation's problems against the other's: differences are this minus other.
 
-    Of each measure: both means, the mean difference with its t interval and p. solved: problems with at least one
-    correct sample.
+    Of each measure: both means, the mean difference with its t interval and p, which are None where all differ alike.
+    solved: problems with at least one correct sample.
     """
     mine, theirs = problems.set_index("id"), other.problems.set_index("id").loc[problems["id"]]
     both = (mine["samples"] > 0) & (theirs["samples"] > 0)
@@ -132,8 +135,8 @@ def _difference(mine: pd.Series, theirs: pd.Series) -> dict[str, Any]:
         "this": float(one.mean()),
         "other": float(two.mean()),
         "difference": found.mean,
-        "low": found.low,
-        "high": found.high,
+        "low": None if found.p is None else found.low,
+        "high": None if found.p is None else found.high,
         "p": found.p,
     }
 

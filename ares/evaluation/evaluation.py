@@ -115,7 +115,7 @@ class Evaluation(Step):
         }
         how_measured = measured(config, problems, description)
         if other is not None:
-            other.check(problems.frame["id"].tolist(), how_measured)
+            other.check(problems.frame, how_measured)
         check_media(problems.frame, problems.source, config.rollout)
         store = RunStore(_folder(request, problems.source, description))
         if not store.here("evaluation.json").exists():

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from algorithms.protocol import DataProto
-from ares.evaluation import Estimate, Evaluation, estimate
+from ares.errors import UserError
+from ares.evaluation import LEVEL, Estimate, Evaluation, estimate
 from ares.history.replay import rebuilt
 from ares.runs import Run
 from ares.step import joined_rows, token_batch
@@ -48,9 +49,8 @@ class Probe:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval leaves out zero."""
-        low, high = self.fallen.low, self.fallen.high
-        return low is not None and high is not None and (low > 0 or high < 0)
+        """Whether the interval leaves out zero; not where all problems fell alike, as a few may by chance."""
+        return self.fallen.p is not None and self.fallen.p < LEVEL
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def read_accuracies(store: RunStore) -> Accuracies:
 
 
 def read_held_out(evaluation: Evaluation) -> HeldOut:
-    """The samples of an evaluation."""
+    """The samples of an evaluation. Raises UserError if they cannot tell groups apart."""
     folder, problems = evaluation.run.store.directory, evaluation.run.train_set
     rollouts, scores = (
         [pd.read_parquet(file) for file in sorted(folder.glob(f"{kind}-validation-*.parquet"))]
@@ -151,6 +151,10 @@ def read_held_out(evaluation: Evaluation) -> HeldOut:
     of_problem = accuracies.groupby(places)
     above = accuracies - of_problem.transform("mean")
     telling = (above != 0).to_numpy()
+    if not telling.any():
+        raise UserError(
+            "Groups cannot be told apart: every held-out problem was always or never solved; a larger --n may do"
+        )
     batch = token_batch(rows[telling].reset_index(drop=True), evaluation.run.pad_id)
     weights = torch.tensor((above / (of_problem.transform("size") - 1))[telling].to_numpy())
     return HeldOut(batch, weights, torch.as_tensor(places[telling]), of_problem.ngroups)

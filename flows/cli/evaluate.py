@@ -127,9 +127,12 @@ def _show(summary: dict[str, Any]) -> None:
 def _figures(estimate: dict[str, Any]) -> tuple[str, str, str]:
     if estimate["value"] is None:
         return "no figure", "", "0"
-    is_known = estimate["low"] is not None
-    interval = f"{estimate['low']:.3f} to {estimate['high']:.3f}" if is_known else "none: all are equal"
-    return f"{estimate['value']:.3f}", interval, str(estimate["problems"])
+    return f"{estimate['value']:.3f}", _interval(estimate, ".3f"), str(estimate["problems"])
+
+
+def _interval(found: dict[str, Any], digits: str) -> str:
+    low, high = found["low"], found["high"]
+    return "none: all are equal" if low is None else f"{low:{digits}} to {high:{digits}}"
 
 
 def _show_comparison(comparison: dict[str, Any]) -> None:
@@ -137,13 +140,7 @@ def _show_comparison(comparison: dict[str, Any]) -> None:
     step = "" if comparison["step"] is None else f" after step {comparison['step']}"
     title = f"compared with {comparison['target']}{step} ({comparison['with']}), paired over problems"
     rows = [
-        (
-            name,
-            f"{of['this']:.3f}",
-            f"{of['other']:.3f}",
-            f"{of['difference']:+.3f}",
-            f"{of['low']:+.3f} to {of['high']:+.3f}",
-        )
+        (name, f"{of['this']:.3f}", f"{of['other']:.3f}", f"{of['difference']:+.3f}", _interval(of, "+.3f"))
         for name, of in comparison["measures"].items()
         if of["problems"] > 1
     ]

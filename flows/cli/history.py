@@ -1,6 +1,7 @@
 """`ares history`, `rescore`, `replay` and `bisect`: questions that a run's directory answers."""
 
 import re
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -96,8 +97,7 @@ def rescore(
         return
     first = next(step for step in differing if step)
     console.print(f"training would have gone another way from step {first} on")
-    changes = "".join(f" {each}" for each in overrides or [])
-    next_step(f"ares fork {run} --at {first} --phase rollout{changes} --run {run}-rescored")
+    next_step(_fork_before(first, run, overrides, "rescored"))
 
 
 def replay(
@@ -144,8 +144,13 @@ def replay(
         for row in worst
     ]
     show_table("the highest losses after it", ["id", "sample", "accuracy", *titles[1:]], cells)
-    changes = "".join(f" {each}" for each in overrides or [])
-    next_step(f"ares fork {run} --at {step} --phase rollout{changes} --run {run}-again")
+    next_step(_fork_before(step, run, overrides, "again"))
+
+
+def _fork_before(step: int, run: str, overrides: list[str] | None, ending: str) -> str:
+    """The command that takes a step with other settings."""
+    changed = [*(overrides or []), "--run", f"{run}-{ending}"]
+    return shlex.join(["ares", "fork", run, "--at", str(step), "--phase", "rollout", *changed])
 
 
 def _cells(values: "Iterable[float | None]") -> list[str]:
@@ -211,5 +216,5 @@ def bisect(
         console.print("no group of this step clearly did harm; the first:")
     console.print(f"{first.id}: {first.samples['prompt'].iloc[0]}")
     for _, row in first.samples.iterrows():
-        console.print(f"  {row['accuracy']:.0f}  {row['response']}")
-    next_step(f"ares inspect {run} --step {fall.after} --id {first.id} --sample 0")
+        console.print(f"  {row['accuracy']:.2g}  {row['response']}")
+    next_step(f"ares inspect {run} --step {fall.after} --id {shlex.quote(first.id)} --sample 0")

@@ -71,6 +71,7 @@ def test_a_profile_beside_the_ablation_is_found_from_anywhere(tmp_path: Path) ->
         ({"seeds": []}, "seeds: "),
         ({"variants": {"alone": []}}, "variants: "),
         ({"variants": {"a/b": [], "c": []}}, "variants: it is made of"),
+        ({"variants": {"inf": [], "c": []}}, "variants: in a report's rows it would be a number"),
         ({"variants": {"a": "train.steps=3", "b": []}}, "variants: Input should be a valid list (got 'train.steps=3')"),
         ({"name": "../up"}, "name: "),
         ({"profile": "tiny-maths"}, "did you mean tiny-math?"),

@@ -1,6 +1,7 @@
 """Two evaluations side by side: paired differences, who solves which, and refusals that name what differs."""
 
-import shutil
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from ares.config import ConfigError, override
 from ares.evaluation.comparison import ComparedEvaluation, compared, measured
 from ares.evaluation.estimates import summarise
 from ares.evaluation.evaluation import Evaluation
-from ares.store.store import RunStore
+from flows.cli.evaluate import _show_comparison
 from tests.ares.builders import MODEL, config
 from tests.ares.evaluation.test_evaluation import ids_of, opened, samples
 
@@ -52,10 +53,9 @@ def test_differences_are_paired_over_problems_whatever_their_order(finished: str
     assert comparison["solved"] == {
         "by": "at least one of 4 samples", "both": 2, "only_this": 1, "only_other": 1, "neither": 0,
     }  # fmt: skip
-    reversed_order = shutil.copytree(finished, tmp_path / Path(finished).name)
-    problems = pd.read_parquet(reversed_order / "problems.parquet")
-    RunStore(reversed_order).write_rows("problems.parquet", problems.iloc[::-1].reset_index(drop=True))
-    assert against(str(reversed_order), [4, 1, 2, 0]) == comparison
+    summary, problems = summarised(opened(n=4), [4, 1, 2, 0])
+    reversed_order = replace(other := ComparedEvaluation.read(finished), problems=other.problems.iloc[::-1])
+    assert compared(problems, list(summary["estimates"]), 4, reversed_order) == comparison
 
 
 def test_a_policy_against_itself_differs_in_nothing(finished: str) -> None:
@@ -105,12 +105,34 @@ def test_another_environment_or_content_of_a_reward_file_is_another_measure(tmp_
             override(before, list(settings)), problems, {"samples": 4, "reward.kind mine.py": "1f"} | description
         )
         with pytest.raises(ConfigError) as caught:
-            ComparedEvaluation(tmp_path, {"measured": was}, problems.frame).check(problems.frame["id"].tolist(), now)
+            ComparedEvaluation(tmp_path, {"measured": was}, problems.frame).check(problems.frame, now)
         return str(caught.value)
 
     assert "environment.max_turns: 8 → 1" in differs("environment.max_turns=1")
     assert "reward.kind mine.py: 1f → 2e" in differs(**{"reward.kind mine.py": "2e"})
     assert "reward.accuracy: None → 0.0" in differs("reward.accuracy=0.0")
+
+
+def test_problems_are_the_same_in_any_order_and_others_under_one_anothers_ids(finished: str) -> None:
+    """Rows of another order were refused, and the same rows with shifted ids were paired with one another."""
+    frame = opened(n=4).run.train_set.frame
+    how = json.loads((Path(finished) / "summary.json").read_text())["measured"]
+    other = ComparedEvaluation.read(finished)
+    other.check(frame.iloc[::-1], how)
+    with pytest.raises(ConfigError, match="prompts and tests: "):
+        other.check(frame.assign(id=[*frame["id"][1:], frame["id"].iloc[0]]), how)
+
+
+def test_where_all_problems_differ_alike_there_is_no_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three problems that one policy solves and the other does not showed an interval without width."""
+    right = pd.DataFrame({"id": ["a", "b", "c"], "samples": 1, "correct": 1, "pass@1": 1.0})
+    other = ComparedEvaluation(Path("x"), {"target": "model", "step": None}, right.assign(correct=0, **{"pass@1": 0.0}))
+    comparison = compared(right, ["pass@1"], 1, other)
+    assert comparison["measures"]["pass@1"] == {
+        "problems": 3, "this": 1.0, "other": 0.0, "difference": 1.0, "low": None, "high": None, "p": None,
+    }  # fmt: skip
+    _show_comparison(comparison)
+    assert "none: all are equal" in capsys.readouterr().out
 
 
 def test_engine_batches_and_folder_may_differ(finished: str) -> None:

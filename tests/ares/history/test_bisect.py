@@ -51,6 +51,15 @@ def test_where_nothing_fell_nothing_is_found(curve: list[float]) -> None:
     assert searched(curve)[0] is None
 
 
+def test_a_few_problems_that_fell_alike_are_no_clear_fall() -> None:
+    """By chance two of two do in half of all cases; the interval without width was taken for certainty."""
+
+    async def measure(step: int, at: int) -> pd.Series:
+        return pd.Series([float(step < 3)] * 2)
+
+    assert asyncio.run(find_fall(0, 4, 8, measure, lambda _: None)) is None
+
+
 def test_a_gradual_fall_has_no_step_and_the_search_says_between_which_it_lies() -> None:
     fall, told = searched(np.linspace(0.7, 0.5, 21).tolist())
     assert fall.before < 10 < fall.after

@@ -121,8 +121,10 @@ def test_the_first_number_that_is_not_finite_is_named_with_its_sample_and_token(
 
 
 def test_the_command_shows_both_side_by_side(runs: Path) -> None:
-    shown = told(runs, "replay", "uninterrupted", "--step", "2", "learner.lr=8e-4")
+    shown = told(runs, "replay", "uninterrupted", "--step", "2", "learner.lr= 8e-4")
     assert shown.returncode == 0, shown.stderr
+    fork = "ares fork uninterrupted --at 2 --phase rollout 'learner.lr= 8e-4' --run"
+    assert f"next: {fork} uninterrupted-again" in shown.stdout
     (line,) = [line.split() for line in shown.stdout.splitlines() if "actor/lr" in line]
     own, faster = (float(cell) for cell in line[-2:])
     assert faster == pytest.approx(2 * own)  # both in warm-up
