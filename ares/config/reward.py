@@ -142,14 +142,6 @@ def _several_or_one(names: tuple[str, ...] | str) -> tuple[str, ...] | str:
     return names[0] if isinstance(names, tuple) and len(names) == 1 else names
 
 
-def _number_or_name(accuracy: float | str | None) -> float | str | None:
-    """On a command line, numbers are text at first."""
-    try:
-        return None if accuracy is None else float(accuracy)
-    except ValueError:
-        return accuracy
-
-
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_WAIT)]
 Need = Literal["tests", "answer", "nothing"]
 """What a reward needs of a row besides its prompt: unit tests, an answer to compare with, or nothing (a user's
@@ -172,7 +164,7 @@ class RewardConfig(Strict):
     functions judge all rows."""
     weights: tuple[float, ...] | None = None
     """What the score of each function of `kind` is multiplied by. None: 1 each."""
-    accuracy: Annotated[float | str | None, AfterValidator(_number_or_name)] = None
+    accuracy: float | str | None = Field(None, union_mode="left_to_right")  # on a command line, numbers are text
     """What difficulty buckets, the accuracy filter and pass@k take as a function's accuracy, a number in [0, 1]: the
     reward from which a response counts as right (0.5); the name of a function of `kind`, or of a part of the dict it
     returns; or another function (path.py:Name). None: the score itself; of reasoning_gym whether it is 1; of
