@@ -7,7 +7,6 @@ template, end tokens, and the same answer to a question. Not covered: upload, ar
 read from GGUF, files in several parts.
 """
 
-import copy
 import os
 import shutil
 from collections.abc import Iterator
@@ -194,19 +193,9 @@ def import_gguf(file: Path, out: Path) -> list[str]:
         cause = " ".join(str(error).split())
         raise ModelError(f"{file}: not a GGUF file that transformers can read: {cause}") from error
     with new_folder(out) as folder:
-        _plain(model).save_pretrained(folder)
+        model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         return _check_imported(file, model, tokenizer, folder)
-
-
-def _plain(read: Any) -> Any:
-    """A copy of a model that was read from GGUF, which transformers refuses to save."""
-    settings = copy.deepcopy(read.config)
-    vars(settings).pop("quantization_config", None)
-    model = AutoModelForCausalLM.from_config(settings, dtype=torch.float32)
-    model.load_state_dict(read.state_dict())
-    model.generation_config = read.generation_config
-    return model
 
 
 def _check_imported(file: Path, model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> list[str]:
