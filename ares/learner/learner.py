@@ -32,8 +32,6 @@ from ares.models import (
     Critic,
     Pass,
     PolicyModel,
-    ReferenceModel,
-    WithoutAdapters,
     add_adapters,
     load_model,
     merged_weights,
@@ -42,6 +40,7 @@ from ares.models import (
     return_free_memory,
     shard,
     warn_of_memory,
+    without_adapters,
 )
 
 
@@ -67,12 +66,12 @@ class Learner:
         device = torch.device("cpu") if self.sharded else self.device
         self.policy: PolicyModel = load_model(config, device)
         kl = config.algorithm.kl
-        self.reference: ReferenceModel | None = None
+        self.reference: PolicyModel | None = None
         of_reference = config.model_copy(update={"model": config.model.of_reference})
         if config.model.lora is not None:
             add_adapters(self.policy.model, config.model)
         if kl.placement != "none" and config.model.lora is not None and config.model.reference is None:
-            self.reference = WithoutAdapters(self.policy)
+            self.reference = without_adapters(self.policy)
         elif kl.placement != "none" and not config.model.asks_reference:
             self.reference = load_model(of_reference, device).frozen()
         self.critic = Critic(config.model, device) if config.algorithm.advantage.needs_values else None

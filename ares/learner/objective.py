@@ -24,7 +24,7 @@ from algorithms.losses import (
 from algorithms.protocol import DataProto
 from algorithms.surrogates import ChoosingLoss
 from ares.config import POLICY_LOSSES, Config
-from ares.models import Critic, PolicyModel, ReferenceModel
+from ares.models import Critic, PolicyModel
 
 MISMATCH = ("mismatch/ratio_mean", "mismatch/kl", "mismatch/k3", "mismatch/logprob_diff_mean")
 """Mismatch metrics that are means, so they can be averaged over micro-batches."""
@@ -76,7 +76,7 @@ class Objective:
     """The losses of a run; an average is over the whole global batch, whatever the micro-batch."""
 
     def __init__(
-        self, config: Config, policy: PolicyModel, reference: ReferenceModel | None, critic: Critic | None
+        self, config: Config, policy: PolicyModel, reference: PolicyModel | None, critic: Critic | None
     ) -> None:
         self.config, self.policy, self.reference, self.critic = config, policy, reference, critic
         self.surrogate: PolicyLoss = POLICY_LOSSES.make(config.algorithm.policy)

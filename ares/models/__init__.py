@@ -9,14 +9,7 @@ import torch
 from ares.config import Config
 from ares.models.architecture import ModelError, read_settings
 from ares.models.causal import Critic, LanguageModel
-from ares.models.lora import (
-    ReferenceModel,
-    WithoutAdapters,
-    adapted_layers,
-    add_adapters,
-    merged_weights,
-    peft_settings,
-)
+from ares.models.lora import adapted_layers, add_adapters, merged_weights, peft_settings, without_adapters
 from ares.models.masked_diffusion import MaskedLanguageModel, empty_model
 from ares.models.memory import naming_settings, return_free_memory, settings_against, warn_of_memory
 from ares.models.packed_attention import can_regroup, regroup

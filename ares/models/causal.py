@@ -18,7 +18,6 @@ from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
 from ares.models.architecture import ModelError, logit_scale, training_settings
-from ares.models.lora import ReferenceModel
 from ares.models.packed_attention import can_regroup, narrow_windows, no_mask, regroup
 from ares.models.packing import Layout, RowSizes, layout
 from ares.models.policy_model import Pass, PolicyModel, TokenLogProbs
@@ -118,7 +117,7 @@ class LanguageModel(PackedDecoder, PolicyModel):
         weight = self.head.weight.to(self.compute_dtype)
         return logprobs_and_entropy(hidden, weight, targets, self.head_bias(), temperature / self.logit_scale)
 
-    def exact_kl(self, reference: ReferenceModel, batch: Pass, temperature: float) -> Tensor:
+    def exact_kl(self, reference: PolicyModel, batch: Pass, temperature: float) -> Tensor:
         """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
         with torch.no_grad():
             theirs = reference.scored(batch)

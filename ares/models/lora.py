@@ -4,6 +4,7 @@ Covered: adding adapters, listing the adapted layers, switching adapters off, me
 (for engines and exports). Not covered: quantised bases, several adapters, masked diffusion.
 """
 
+import copy
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from ares.config import ModelConfig
 from ares.models.architecture import ModelError, first_sentence
-from ares.models.policy_model import Pass, PolicyModel, TokenLogProbs
+from ares.models.policy_model import PolicyModel
 
 if TYPE_CHECKING:
     from peft import LoraConfig as PeftLoraConfig
@@ -76,7 +77,7 @@ def adapted_layers(model: Any, config: ModelConfig) -> str:
 
 @contextmanager
 def adapters_off(model: Any) -> Iterator[None]:
-    """Inside, the base model."""
+    """Inside, or in a function that it decorates, the base model."""
     layers = _lora_layers(model)
     for layer in layers:
         layer.enable_adapters(False)
@@ -106,24 +107,9 @@ def _lora_layers(model: Any) -> list[Any]:
     return [module for module in model.modules() if isinstance(module, LoraLayer)]
 
 
-class WithoutAdapters:
+def without_adapters(policy: PolicyModel) -> PolicyModel:
     """The reference of a policy with adapters: the same model with them switched off. It takes no memory."""
-
-    def __init__(self, policy: PolicyModel) -> None:
-        self.policy = policy
-        self.model = policy.model
-        self.whole = policy.whole
-
-    def token_log_probs(self, batch: Pass, temperature: float) -> TokenLogProbs:
-        """The policy's, without its adapters."""
-        with adapters_off(self.policy.model):
-            return self.policy.token_log_probs(batch, temperature)
-
-    def scored(self, batch: Pass) -> tuple[Tensor, Tensor]:
-        """The policy's, without its adapters."""
-        with adapters_off(self.policy.model):
-            return self.policy.scored(batch)
-
-
-ReferenceModel = PolicyModel | WithoutAdapters
-"""What a policy is compared with: never trained."""
+    reference, off = copy.copy(policy), adapters_off(policy.model)
+    for name in ("token_log_probs", "scored"):
+        setattr(reference, name, off(getattr(policy, name)))
+    return reference

@@ -6,7 +6,7 @@ Not covered: the families (the modules beside this one), their table (ares/model
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +14,6 @@ from torch import Tensor, nn
 from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
 from ares.models.packing import RowSizes
-
-if TYPE_CHECKING:
-    from ares.models.lora import ReferenceModel
 
 Pass = Any
 """A micro-batch as a model takes it: tensors by name and, for vision-language models, pictures."""
@@ -86,7 +83,7 @@ class PolicyModel(ABC):
         without one distribution a token have none: the configuration refuses it."""
         raise NotImplementedError
 
-    def exact_kl(self, reference: "ReferenceModel", batch: Pass, temperature: float) -> Tensor:
+    def exact_kl(self, reference: "PolicyModel", batch: Pass, temperature: float) -> Tensor:
         """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
         raise NotImplementedError
 

@@ -17,7 +17,7 @@ from ares.config.run import LoraConfig
 from ares.engines.engine import Request, SamplingSettings
 from ares.engines.transformers import TransformersEngine
 from ares.models.causal import LanguageModel
-from ares.models.lora import WithoutAdapters, add_adapters, merged_weights
+from ares.models.lora import add_adapters, merged_weights, without_adapters
 from ares.models.packing import share_rows
 from ares.models.weights import persistent_buffers, stored_tensors
 from tests.ares.models.families import CAUSAL, CPU, build, naive, random_rows, settings
@@ -96,7 +96,7 @@ def test_adapters_start_as_no_change_and_merged_they_are_the_plain_model(name: s
         for parameter_name, parameter in policy.model.named_parameters():
             if "lora_" in parameter_name:
                 parameter.normal_(0, 0.05, generator=torch.Generator().manual_seed(0))
-        reference = WithoutAdapters(policy).token_log_probs(batch, 1.0).log_probs
+        reference = without_adapters(policy).token_log_probs(batch, 1.0).log_probs
         torch.testing.assert_close(reference, expected, atol=1e-4, rtol=1e-4)
         model.load_state_dict(dict(merged_weights(policy.model)), strict=False)
         moved, _ = naive(model, batch, 1.0)

@@ -15,7 +15,7 @@ from ares.config.run import LoraConfig, ModelConfig
 from ares.data.media import MediaError
 from ares.engines import TransformersEngine
 from ares.engines.engine import Request, SamplingSettings
-from ares.models.lora import WithoutAdapters, add_adapters
+from ares.models.lora import add_adapters, without_adapters
 from ares.models.packing import share_rows
 from ares.models.vision_language import VisionLanguageModel
 from ares.step.collate import token_batch
@@ -253,7 +253,7 @@ def test_adapters_of_the_decoder_alone_or_of_the_tower_too(batch: DataProto, tra
                 parameter.fill_(0.1)
     assert (log_probs(policy, batch) - base).abs().max() > 1e-3
     with torch.no_grad():
-        reference = WithoutAdapters(policy).token_log_probs(policy.on_device(batch), 1.0).log_probs
+        reference = without_adapters(policy).token_log_probs(policy.on_device(batch), 1.0).log_probs
     assert torch.equal(reference, base)
 
 
