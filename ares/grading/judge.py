@@ -17,9 +17,7 @@ import re
 import sqlite3
 import statistics
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -46,6 +44,7 @@ class JudgeScorer:
     def __init__(self, config: JudgeConfig, replies: Path | None = None) -> None:
         """replies: the file that keeps them. Raises ConfigError without openai."""
         self.config, self._client = config, openai_client("reward.kind=judge", config.url, config.timeout)
+        self._told = f"reward.kind=judge: {config.model} at {config.url}"
         self._path = replies or runs_directory() / REPLIES
         self._threads = ThreadPoolExecutor(config.at_once)  # of all shards that are graded at the same time
         self._asked, self._lock = 0, threading.Lock()
@@ -77,18 +76,6 @@ class JudgeScorer:
             reply = next(iter(replies.values()))
             raise RewardError(f"{self._told}: no mark by reward.judge.mark={self.config.mark} in {reply!r:.200}")
         return said
-
-    @contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Raise RewardError, which names the file, where it cannot be read or written."""
-        try:
-            yield
-        except (OSError, sqlite3.Error) as error:
-            raise RewardError(f"{self._path}: the judge's replies cannot be kept: {error}", may_pass=True) from error
-
-    @property
-    def _told(self) -> str:
-        return f"reward.kind=judge: {self.config.model} at {self.config.url}"
 
     def _question(self, row: dict[Any, Any]) -> str:
         """The template, filled in at once: what a response says in braces stays as it is."""
@@ -143,11 +130,14 @@ class JudgeScorer:
         return reply if self._mark(reply) is None else self._kept(key, reply)
 
     def _kept(self, key: str, reply: str | None = None) -> str | None:
-        """A kept reply; with one, which is kept unless another run has got one meanwhile."""
-        with self._telling(), self._lock:
-            if reply is not None:
-                self._replies.execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", (key, reply))
-            found = self._replies.execute("SELECT reply FROM replies WHERE asked = ?", (key,)).fetchone()
+        """A kept reply; with one, which is kept unless another run has got one meanwhile. Raises RewardError."""
+        try:
+            with self._lock:
+                if reply is not None:
+                    self._replies.execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", (key, reply))
+                found = self._replies.execute("SELECT reply FROM replies WHERE asked = ?", (key,)).fetchone()
+        except (OSError, sqlite3.Error) as error:
+            raise RewardError(f"{self._path}: the judge's replies cannot be kept: {error}", may_pass=True) from error
         return None if found is None else str(found[0])
 
     def _score(self, replies: list[str | None]) -> FunctionScore:
