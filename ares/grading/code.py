@@ -8,9 +8,9 @@ program from a wrong one (`ares data check`).
 
 import logging
 import os
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -21,22 +21,13 @@ from ares.grading.functions import FunctionScore
 from ares.grading.grader import ID_COLUMNS, Grader
 from rewards.code import code_format_score, extract_code, no_code_verdict
 from rewards.thinking import with_opening_tag, without_thinking
-from sandbox import Program, Verdict, is_forgeable, packages, weighed
+from sandbox import SandboxPool, Verdict, is_forgeable, packages, weighed
 from sandbox.providers import open_sandbox
 
+if TYPE_CHECKING:
+    from ares.grading.cluster_sandbox import ClusterSandbox
+
 logger = logging.getLogger(__name__)
-
-
-class ProgramJudge(Protocol):
-    """The interface that SandboxPool and ClusterSandbox share."""
-
-    def run(self, programs: Sequence[Program]) -> list[Verdict]:
-        """Verdicts in the order of the programs."""
-
-    def close(self) -> None:
-        """Stop all workers."""
-
-
 COMPLETION = ["begun", "stops"]
 """Columns of problems whose response continues a program, instead of holding one in a code block."""
 _QUEUED_PER_WORKER = 2
@@ -53,7 +44,7 @@ class CodeGrader(Grader):
     def __init__(self, config: RewardConfig) -> None:
         self.config, self._max_unscored = config.code, config.max_unscored
         self._verdicts: dict[Hashable, Future[Verdict]] = {}
-        self._pool: ProgramJudge | None = None
+        self._pool: SandboxPool | ClusterSandbox | None = None
         self._packages = self.config.packages
 
     def expect(self, *problems: pd.DataFrame | None) -> str:
@@ -209,7 +200,7 @@ def check_references(
     return {"solutions": len(rows), "accepted": len(rows) - len(failed), "known_failures": known}
 
 
-def _open(config: CodeConfig, imported: tuple[str, ...]) -> tuple[ProgramJudge, int]:
+def _open(config: CodeConfig, imported: tuple[str, ...]) -> "tuple[SandboxPool | ClusterSandbox, int]":
     """(what judges programs, how many at a time): the Ray cluster if there is one, else a pool opened here."""
     if config.provider == "local" and os.environ.get("RAY_ADDRESS"):
         from ares.grading.cluster_sandbox import ClusterSandbox
