@@ -8,8 +8,11 @@ how the batch is split, or over how many ranks.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, get_args
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -74,6 +77,9 @@ class PolicyTokens:
     """What a loss that chooses tokens of the global batch has chosen (ChoosingLoss, algorithms/surrogates.py)."""
 
 
+Terms = tuple[Tensor, dict[str, Tensor]]
+
+
 class PolicyLoss(Protocol):
     """The surrogate loss; constructed from its settings. docs/extending.md has an example.
 
@@ -81,45 +87,45 @@ class PolicyLoss(Protocol):
     (algorithm.policy.aggregation), adds the KL term, and logs the means of its metrics under actor/.
     """
 
-    def terms(self, tokens: PolicyTokens) -> tuple[Tensor, dict[str, Tensor]]:
+    def terms(self, tokens: PolicyTokens) -> Terms:
         """The loss of each token [B, L], finite everywhere, and metrics without gradient [B, L] by name."""
 
 
-class PpoLoss:
+def policy_loss_of(terms: Callable[[Any, PolicyTokens], Terms]) -> Callable[[Any], PolicyLoss]:
+    """What makes a policy loss from its settings, for one that is only the function `terms`."""
+    return lambda settings: SimpleNamespace(terms=partial(terms, settings))
+
+
+@policy_loss_of
+def ppo(settings: PolicySettings, tokens: PolicyTokens) -> Terms:
     """PPO (arXiv 1707.06347, eq. 7) with separate clips (DAPO, §3.1) and dual clip (Ye et al., arXiv 1912.09729).
 
     x = clamp(log π − log π_old, ±20); max(−A·eˣ, −A·exp(clamp(x, ln(1−lo), ln(1+hi)))), for A < 0 at most −A·dual.
     ratio "sequence" is GSPO: x is the mean of a sequence's log-ratios (arXiv 2507.18071, eq. 7).
+    Metrics: ppo_kl (k1 from the policy before the step) and the clipped tokens.
     """
+    # Padded log-probs may be NaN or −inf: zeroed before any arithmetic, they reach neither loss nor gradient.
+    padding = ~(tokens.mask > 0)
+    log_ratio = (widened(tokens.log_probs) - widened(tokens.old_log_probs)).masked_fill(padding, 0.0)
+    if settings.ratio == "sequence":
+        length = tokens.mask.sum(-1, keepdim=True).to(log_ratio.dtype)
+        log_ratio = (log_ratio.sum(-1, keepdim=True) / length.clamp(min=1.0)).expand_as(log_ratio)
+    log_ratio = log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+    clipped = log_ratio.clamp(math.log(1.0 - settings.clip_low), math.log(1.0 + settings.clip_high))
 
-    def __init__(self, settings: PolicySettings) -> None:
-        self.settings = settings
-
-    def terms(self, tokens: PolicyTokens) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of each token, and ppo_kl (k1 from the policy before the step) and the clipped tokens."""
-        settings = self.settings
-        # Padded log-probs may be NaN or −inf: zeroed before any arithmetic, they reach neither loss nor gradient.
-        padding = ~(tokens.mask > 0)
-        log_ratio = (widened(tokens.log_probs) - widened(tokens.old_log_probs)).masked_fill(padding, 0.0)
-        if settings.ratio == "sequence":
-            length = tokens.mask.sum(-1, keepdim=True).to(log_ratio.dtype)
-            log_ratio = (log_ratio.sum(-1, keepdim=True) / length.clamp(min=1.0)).expand_as(log_ratio)
-        log_ratio = log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-        clipped = log_ratio.clamp(math.log(1.0 - settings.clip_low), math.log(1.0 + settings.clip_high))
-
-        advantages = tokens.advantages.masked_fill(padding, 0.0)
-        plain, bounded = -advantages * log_ratio.exp(), -advantages * clipped.exp()
-        higher = torch.maximum(plain, bounded)
-        limit = -advantages * settings.clip_dual
-        negative = advantages < 0
-        per_token = torch.where(negative, torch.minimum(higher, limit), higher)
-        with torch.no_grad():
-            figures = {
-                "ppo_kl": -log_ratio,
-                "pg_clipfrac_higher": (plain < bounded).float(),
-                "pg_clipfrac_lower": ((higher > limit) & negative).float(),
-            }
-        return per_token, figures
+    advantages = tokens.advantages.masked_fill(padding, 0.0)
+    plain, bounded = -advantages * log_ratio.exp(), -advantages * clipped.exp()
+    higher = torch.maximum(plain, bounded)
+    limit = -advantages * settings.clip_dual
+    negative = advantages < 0
+    per_token = torch.where(negative, torch.minimum(higher, limit), higher)
+    with torch.no_grad():
+        figures = {
+            "ppo_kl": -log_ratio,
+            "pg_clipfrac_higher": (plain < bounded).float(),
+            "pg_clipfrac_lower": ((higher > limit) & negative).float(),
+        }
+    return per_token, figures
 
 
 def policy_loss(

@@ -10,24 +10,19 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from algorithms.advantages import widened
-from algorithms.losses import PolicyTokens
+from algorithms.losses import PolicyTokens, Terms, policy_loss_of
 from algorithms.settings import PolicySettings
 
 
-class Likelihood:
+@policy_loss_of
+def likelihood(settings: PolicySettings, tokens: PolicyTokens) -> Terms:
     """−A·log π, without a ratio to an older policy: of demonstrations, where A is 1, the cross-entropy; of pairs with
     A from `pair_weights` a loss with DPO's gradient."""
-
-    def __init__(self, settings: PolicySettings) -> None:
-        self.settings = settings
-
-    def terms(self, tokens: PolicyTokens) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of each token."""
-        padding = ~(tokens.mask > 0)
-        log_probs, advantages = (
-            widened(field).masked_fill(padding, 0.0) for field in (tokens.log_probs, tokens.advantages)
-        )
-        return -advantages * log_probs, {}
+    padding = ~(tokens.mask > 0)
+    log_probs, advantages = (
+        widened(field).masked_fill(padding, 0.0) for field in (tokens.log_probs, tokens.advantages)
+    )
+    return -advantages * log_probs, {}
 
 
 def pair_weights(

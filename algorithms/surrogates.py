@@ -15,7 +15,7 @@ from torch import Tensor
 
 from algorithms.advantages import masked_mean, widened
 from algorithms.kl import LOG_RATIO_LIMIT
-from algorithms.losses import PolicyTokens
+from algorithms.losses import PolicyTokens, Terms, policy_loss_of
 from algorithms.settings import (
     CispoSettings,
     ClipCovSettings,
@@ -26,7 +26,6 @@ from algorithms.settings import (
     VespoSettings,
 )
 
-Terms = tuple[Tensor, dict[str, Tensor]]
 CLIP_COV_RATIO = 2.0
 """Clip-Cov's authors clip PPO's ratio to [0, 2] only."""
 
@@ -64,109 +63,87 @@ class _Clean:
         return {name: values.detach().float() for name, values in ({"ppo_kl": -self.log_ratio} | of_tokens).items()}
 
 
-class Cispo:
+@policy_loss_of
+def cispo(settings: CispoSettings, tokens: PolicyTokens) -> Terms:
     """CISPO (MiniMax-M1, arXiv 2506.13585): −sg(min(r, limit))·A·log π. No token loses its gradient.
 
-    As published, the ratio has no lower bound.
+    As published, the ratio has no lower bound. pg_clipfrac: whether it is bounded above.
     """
-
-    def __init__(self, settings: CispoSettings) -> None:
-        self.settings = settings
-
-    def terms(self, tokens: PolicyTokens) -> Terms:
-        """The loss of each token, and the share of bounded ratios."""
-        clean = _Clean.of(tokens)
-        ratio = clean.log_ratio.detach().exp()
-        loss = -ratio.clamp(max=self.settings.limit) * clean.advantages * clean.log_probs
-        return loss, clean.measured(pg_clipfrac=ratio > self.settings.limit)
+    clean = _Clean.of(tokens)
+    ratio = clean.log_ratio.detach().exp()
+    loss = -ratio.clamp(max=settings.limit) * clean.advantages * clean.log_probs
+    return loss, clean.measured(pg_clipfrac=ratio > settings.limit)
 
 
-class Sapo:
+@policy_loss_of
+def sapo(settings: SapoSettings, tokens: PolicyTokens) -> Terms:
     """SAPO (arXiv 2511.20347): −(4/τ)·sigmoid(τ·(r − 1))·A, with τ by the sign of A.
 
-    The gradient is that of PPO's ratio at r = 1 and fades on both sides of it.
+    The gradient is that of PPO's ratio at r = 1 and fades on both sides of it. gate: how far it is open (1 at r = 1).
     """
-
-    def __init__(self, settings: SapoSettings) -> None:
-        self.settings = settings
-
-    def terms(self, tokens: PolicyTokens) -> Terms:
-        """The loss of each token, and how far the gate is open (1 at r = 1)."""
-        clean = _Clean.of(tokens)
-        tau = torch.where(clean.advantages > 0, self.settings.tau_positive, self.settings.tau_negative)
-        gate = torch.sigmoid(tau * (clean.log_ratio.exp() - 1.0))
-        return -4.0 / tau * gate * clean.advantages, clean.measured(gate=4.0 * gate * (1.0 - gate))
+    clean = _Clean.of(tokens)
+    tau = torch.where(clean.advantages > 0, settings.tau_positive, settings.tau_negative)
+    gate = torch.sigmoid(tau * (clean.log_ratio.exp() - 1.0))
+    return -4.0 / tau * gate * clean.advantages, clean.measured(gate=4.0 * gate * (1.0 - gate))
 
 
-class Gmpo:
+@policy_loss_of
+def gmpo(settings: GmpoSettings, tokens: PolicyTokens) -> Terms:
     """GMPO (arXiv 2507.20673): −A·exp(mean over the response of x, clipped on the side that PPO clips).
 
     Its clips are wide, (e^−0.4, e^0.4), since a mean of logarithms is less moved by outliers. A response counts as one,
-    so it goes with aggregation=seq.
+    so it goes with aggregation=seq; the loss is the same all over one of one advantage. pg_clipfrac: tokens clipped.
     """
-
-    def __init__(self, settings: GmpoSettings) -> None:
-        self.settings = settings
-
-    def terms(self, tokens: PolicyTokens) -> Terms:
-        """The loss of each token, the same all over a response of one advantage, and the share of clipped tokens."""
-        clean, clip = _Clean.of(tokens), self.settings.clip
-        x = clean.log_ratio
-        bounded = torch.where(clean.advantages > 0, x.clamp(max=clip), x.clamp(min=-clip))
-        length = clean.valid.sum(-1, keepdim=True).clamp(min=1)
-        ratio = (bounded.sum(-1, keepdim=True) / length).exp()
-        return -clean.advantages * ratio, clean.measured(pg_clipfrac=bounded != x)
+    clean, clip = _Clean.of(tokens), settings.clip
+    x = clean.log_ratio
+    bounded = torch.where(clean.advantages > 0, x.clamp(max=clip), x.clamp(min=-clip))
+    length = clean.valid.sum(-1, keepdim=True).clamp(min=1)
+    ratio = (bounded.sum(-1, keepdim=True) / length).exp()
+    return -clean.advantages * ratio, clean.measured(pg_clipfrac=bounded != x)
 
 
-class Dppo:
+@policy_loss_of
+def dppo(settings: DppoSettings, tokens: PolicyTokens) -> Terms:
     """DPPO (arXiv 2602.04879): −M·r·A, where M leaves out tokens whose probability has moved too far.
 
     With the probabilities p, q of the sampled token now and before, the divergence is |p − q| (tv) or the KL between
     (q, 1 − q) and (p, 1 − p). A token is left out if it exceeds the threshold and A would drive it further. prime-rl
     adds τ·x² (its documentation, "Default loss"). It is meant for algorithm.policy.old_log_probs=engine.
+    pg_clipfrac: tokens left out.
     """
-
-    def __init__(self, settings: DppoSettings) -> None:
-        self.settings = settings
-
-    def terms(self, tokens: PolicyTokens) -> Terms:
-        """The loss of each token, and the share of those left out."""
-        clean = _Clean.of(tokens)
-        with torch.no_grad():
-            left_out = self._left_out(clean)
-        loss = -clean.advantages * clean.log_ratio.exp() * ~left_out
-        loss = loss + self.settings.squared_log_ratio * clean.log_ratio.square()
-        return loss, clean.measured(pg_clipfrac=left_out)
-
-    def _left_out(self, clean: _Clean) -> Tensor:
-        now, before = clean.log_probs.exp(), clean.old_log_probs.exp()
-        if self.settings.divergence == "tv":
-            divergence = (now - before).abs()
-        else:  # 1 − p in float32 may be 0, and its logarithm infinite
-            others, others_before = ((1.0 - p.double()).clamp(min=1e-9) for p in (now, before))
-            divergence = -before * clean.log_ratio + others_before * (others_before.log() - others.log())
-        away = (now - before) * clean.advantages > 0
-        return clean.valid & (divergence > self.settings.threshold) & (away | self.settings.two_sided)
+    clean = _Clean.of(tokens)
+    with torch.no_grad():
+        left_out = _left_out(settings, clean)
+    loss = -clean.advantages * clean.log_ratio.exp() * ~left_out
+    loss = loss + settings.squared_log_ratio * clean.log_ratio.square()
+    return loss, clean.measured(pg_clipfrac=left_out)
 
 
-class Vespo:
+def _left_out(settings: DppoSettings, clean: _Clean) -> Tensor:
+    now, before = clean.log_probs.exp(), clean.old_log_probs.exp()
+    if settings.divergence == "tv":
+        divergence = (now - before).abs()
+    else:  # 1 − p in float32 may be 0, and its logarithm infinite
+        others, others_before = ((1.0 - p.double()).clamp(min=1e-9) for p in (now, before))
+        divergence = -before * clean.log_ratio + others_before * (others_before.log() - others.log())
+    away = (now - before) * clean.advantages > 0
+    return clean.valid & (divergence > settings.threshold) & (away | settings.two_sided)
+
+
+@policy_loss_of
+def vespo(settings: VespoSettings, tokens: PolicyTokens) -> Terms:
     """VESPO (arXiv 2602.10693): −sg(W^k·exp(λ·(1 − W)))·A·log π, W the ratio of the whole response, not of its mean.
 
     The weight is 1 at W = 1; k and λ depend on the sign of A. For many updates a batch, not for rollout.max_staleness.
+    sequence_weight: that weight.
     """
-
-    def __init__(self, settings: VespoSettings) -> None:
-        self.settings = settings
-
-    def terms(self, tokens: PolicyTokens) -> Terms:
-        """The loss of each token, and its response's weight."""
-        clean, own = _Clean.of(tokens), self.settings
-        x = clean.log_ratio.detach().sum(-1, keepdim=True).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-        positive = clean.advantages >= 0
-        power = torch.where(positive, own.power_positive, own.power_negative)
-        decay = torch.where(positive, own.decay_positive, own.decay_negative)
-        weight = (power * x + decay * (1.0 - x.exp())).exp()
-        return -weight * clean.advantages * clean.log_probs, clean.measured(sequence_weight=weight)
+    clean, own = _Clean.of(tokens), settings
+    x = clean.log_ratio.detach().sum(-1, keepdim=True).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+    positive = clean.advantages >= 0
+    power = torch.where(positive, own.power_positive, own.power_negative)
+    decay = torch.where(positive, own.decay_positive, own.decay_negative)
+    weight = (power * x + decay * (1.0 - x.exp())).exp()
+    return -weight * clean.advantages * clean.log_probs, clean.measured(sequence_weight=weight)
 
 
 class ClipCov:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from algorithms.losses import PolicyTokens, PpoLoss, policy_loss
+from algorithms.losses import PolicyTokens, policy_loss, ppo
 from algorithms.settings import LossAvgMode, PolicySettings
 
 NEVER_REACHED = 1e9
@@ -27,11 +27,11 @@ def compute_policy_loss(
     constant_length: int | None = None,
     normalizer: Tensor | float | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
-    """`PpoLoss`, aggregated. importance_weights: per-token factors without gradient. All tensors [B, L].
+    """`ppo`, aggregated. importance_weights: per-token factors without gradient. All tensors [B, L].
 
     Returns the loss and the metrics entropy_loss, ppo_kl, pg_clipfrac_higher, pg_clipfrac_lower. Raises ValueError.
     """
     dual = min(clip_ratio_dual, NEVER_REACHED)  # infinity is no setting
     settings = PolicySettings(clip_low=clip_ratio_low, clip_high=clip_ratio_high, clip_dual=dual, ratio=ratio_level)
     tokens = PolicyTokens(old_log_probs, log_probs, advantages, response_mask)
-    return policy_loss(PpoLoss(settings), tokens, importance_weights, loss_avg_mode, constant_length, normalizer)
+    return policy_loss(ppo(settings), tokens, importance_weights, loss_avg_mode, constant_length, normalizer)

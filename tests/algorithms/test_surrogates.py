@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from algorithms.losses import PolicyTokens, policy_loss
+from algorithms.losses import PolicyLoss, PolicyTokens, policy_loss
 from algorithms.settings import PolicySettings
-from algorithms.surrogates import ClipCov, Dppo, KlCov
+from algorithms.surrogates import ClipCov, KlCov
 from ares.config import POLICY_LOSSES
 
 Row = list[tuple[float, float, float]]
@@ -149,7 +149,7 @@ def test_dppo_measures_how_much_probability_moves_not_the_ratio() -> None:
     tokens = PolicyTokens(before[None], now[None], torch.tensor([[1.0, 1.0, -1.0, 0.0]]), torch.ones(1, 4))
     _, metrics = made("dppo", {}).terms(tokens)
     assert metrics["pg_clipfrac"].tolist() == [[1.0, 0.0, 1.0, 0.0]]
-    loss: Dppo = made("dppo", {"two_sided": True})
+    loss: PolicyLoss = made("dppo", {"two_sided": True})
     assert loss.terms(tokens)[1]["pg_clipfrac"].tolist() == [[1.0, 0.0, 1.0, 1.0]]
 
 
