@@ -28,7 +28,7 @@ from algorithms.advantages import (
     compute_rloo_turn_advantage,
 )
 from algorithms.protocol import DataProto
-from algorithms.settings import AdvantageSettings, PassAtKSettings
+from algorithms.settings import AdvantageSettings
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,21 @@ def _estimator(estimate: Callable[[Any, RewardedBatch], Estimate]) -> Callable[[
     return lambda settings: SimpleNamespace(estimate=partial(estimate, settings))
 
 
-@_estimator
-def grpo(settings: AdvantageSettings, seen: RewardedBatch) -> Estimate:
-    """Compares within a prompt's group; `norm_by_std=False` is Dr.GRPO."""
-    return compute_grpo_outcome_advantage(
-        seen.rewards, seen.mask, seen.groups, norm_by_std=settings.norm_by_std, row_mask=seen.counts
-    )
+def _within_groups(compute: Callable[..., Estimate], *settings: str) -> Callable[[Any], AdvantageEstimator]:
+    """An estimator that compares the rewards of a prompt's group; settings: names of those that `compute` takes."""
+
+    def estimate(given: Any, seen: RewardedBatch) -> Estimate:
+        chosen = {name: getattr(given, name) for name in settings}
+        return compute(seen.rewards, seen.mask, seen.groups, row_mask=seen.counts, **chosen)
+
+    return _estimator(estimate)
+
+
+grpo = _within_groups(compute_grpo_outcome_advantage, "norm_by_std")
+maxrl = _within_groups(compute_maxrl_outcome_advantage)
+pass_at_k = _within_groups(compute_pass_at_k_outcome_advantage, "k")
+rloo = _within_groups(compute_rloo_outcome_advantage)
+rloo_by_turn = _within_groups(compute_rloo_turn_advantage, "gamma")
 
 
 @_estimator
@@ -80,30 +89,6 @@ def gdpo(settings: AdvantageSettings, seen: RewardedBatch) -> Estimate:
     """Compares each part of the reward within a prompt's group."""
     parts = {name: torch.from_numpy(values) for name, values in seen.parts.items()}
     return compute_gdpo_outcome_advantage(parts, seen.weights, seen.mask, seen.groups, row_mask=seen.counts)
-
-
-@_estimator
-def maxrl(settings: AdvantageSettings, seen: RewardedBatch) -> Estimate:
-    """Compares within a prompt's group, in units of its mean."""
-    return compute_maxrl_outcome_advantage(seen.rewards, seen.mask, seen.groups, seen.counts)
-
-
-@_estimator
-def pass_at_k(settings: PassAtKSettings, seen: RewardedBatch) -> Estimate:
-    """What a response adds to the chance that one of k is right."""
-    return compute_pass_at_k_outcome_advantage(seen.rewards, seen.mask, seen.groups, settings.k, seen.counts)
-
-
-@_estimator
-def rloo(settings: AdvantageSettings, seen: RewardedBatch) -> Estimate:
-    """Compares each response with the others of its group."""
-    return compute_rloo_outcome_advantage(seen.rewards, seen.mask, seen.groups, seen.counts)
-
-
-@_estimator
-def rloo_by_turn(settings: AdvantageSettings, seen: RewardedBatch) -> Estimate:
-    """Compares each turn of an episode with the same turn of the others of its group, by rewards to go."""
-    return compute_rloo_turn_advantage(seen.rewards, seen.mask, seen.groups, settings.gamma, seen.counts)
 
 
 @_estimator
