@@ -4,8 +4,7 @@ A completion gets three forward passes: fully masked, masked at random with rati
 tokens. Every token is thus masked in two of the passes, and has two log-probs.
 
 Covered: the three masks and the estimate, as used by the learner and the published trainer, and the alternatives it is
-compared with. Not covered: drawing the masks (ares/models/masked_diffusion.py by keys,
-algorithms/published/coupled_grpo.py from a seed), the forward passes.
+compared with. Not covered: the keys of masks, the forward passes (ares/models/masked_diffusion.py).
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from algorithms.keyed_sampling import keyed_uniform
+
 MASK_RATIO_RANGE = (0.2, 0.8)
 """The mask ratio p is uniform over this range."""
 PROMPT_RATIO = 0.15
@@ -26,6 +27,15 @@ PROMPT_RATIO = 0.15
 def version_masks(mask: Tensor) -> Tensor:
     """Masks of the three passes, given that of the second: bool [...] → [3, ...]."""
     return torch.stack([torch.ones_like(mask), mask, ~mask])
+
+
+def random_mask(seeds: Tensor, places: int, number: int) -> tuple[Tensor, Tensor]:
+    """Random mask `number` of each row: its ratio, U(0.2, 0.8), [B, 1] float64, and where it masks, bool [B, K]."""
+    low, high = MASK_RATIO_RANGE
+    first = number * (places + 1)
+    ratio = low + (high - low) * keyed_uniform(seeds, first)[:, None]
+    place = torch.arange(first + 1, first + places + 1, device=seeds.device)
+    return ratio, keyed_uniform(seeds[:, None], place) < ratio
 
 
 Draw = Callable[[int], tuple[Tensor, Tensor]]

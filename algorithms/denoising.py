@@ -3,8 +3,8 @@
 Covered: how many positions a step unmasks, candidate tokens with their confidence (entropy, maskgit_plus, topk_margin,
 origin), which positions are chosen; blocks from left to right (LLaDA, arXiv 2502.09992, §2.4), and a threshold beyond
 which positions need not wait for their turn (Fast-dLLM, arXiv 2505.22618); a transformers model's logits for the
-positions after the prompts; where a completion ends. Uniform draws come in as tensors. Not covered: batching prompts,
-keys of draws (ares/engines/diffusion.py).
+positions after the prompts; draws by the key of a row; where a completion ends. Not covered: batching prompts, the keys
+(ares/engines/diffusion.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from algorithms.keyed_sampling import draw_tokens, nucleus
+from algorithms.keyed_sampling import draw_tokens, keyed_uniform, nucleus
 from algorithms.settings import DenoisingSettings
 
 EPS = 1e-3
@@ -27,6 +27,7 @@ POSITIONS_PER_CHUNK = 64
 
 Uniform = Callable[[str, int], Tensor]
 """(purpose, step) → draws in [0, 1), [B, K] float64; purposes `token`, `place`."""
+PURPOSES = {"token": 0, "place": 1}
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,12 @@ def denoise(
         canvas[take] = proposed.tokens[taken]
         log_probs[take], entropies[take] = proposed.log_probs[taken], proposed.entropies[taken]
     return FinishedCanvas(canvas, log_probs, entropies, passed)
+
+
+def keyed_draws(seeds: Tensor, places: int) -> Uniform:
+    """The draws of canvases of K positions whose rows have the keys `seeds`, int64 [B]."""
+    place = torch.arange(places, device=seeds.device)
+    return lambda purpose, step: keyed_uniform(seeds[:, None], (2 * step + PURPOSES[purpose]) * places + place)
 
 
 def _propose_all(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_id: int) -> Proposal:

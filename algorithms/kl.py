@@ -2,7 +2,7 @@
 
 KL enters the reward (`penalized_rewards`) or the loss (`token_coefficients` and algorithms/losses.py), never both.
 Controllers of its coefficient (algorithms/kl_controllers.py) follow the statistics of the whole batch, `BatchKL`. The
-published form of the penalty is in algorithms/published/kl.py.
+published form of the penalty is in algorithms/published/verl.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Covered: fixed, adaptive (Ziegler), dual ascent per bucket (ARES), β per bucket (ARES code); each is made from the
 section algorithm.kl and keeps all of its state in `state_dict`, so that a resume restores it. Not covered: the KL
-itself (algorithms/kl.py), the published signatures (algorithms/published/kl.py), the table of names
+itself (algorithms/kl.py), the published signatures (algorithms/published/verl.py), the table of names
 (ares/config/extensions.py).
 """
 

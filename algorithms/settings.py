@@ -60,6 +60,8 @@ def _require_every_bucket(values: Mapping[Bucket, float]) -> Mapping[Bucket, flo
 
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PerBucket = Annotated[dict[Bucket, NonNegative], AfterValidator(_require_every_bucket)]
+OneOrEach = NonNegative | PerBucket
+"""One value for all buckets, or one for each."""
 
 
 TargetMode = Literal["batch", "previous", "ema"]
@@ -75,7 +77,7 @@ Order = Literal["entropy", "maskgit_plus", "topk_margin", "origin"]
 class DifficultySettings(Strict):
     """Difficulty buckets, their targets and entropy coefficients (AEPO)."""
 
-    alpha_init: NonNegative | PerBucket = 0.5
+    alpha_init: OneOrEach = 0.5
     """Entropy coefficient at the start, one or per bucket; from the first batch on within alpha_min and alpha_max."""
     alpha_lr: float = Field(0.05, ge=0)
     """Step of alpha per unit of deviation (HWE tokens) from the target."""
@@ -186,9 +188,9 @@ class KLSettings(Strict):
     penalty: KLKind = "low_var_kl"
     """Estimator of the token KL: k1, |k1|, k2, k3, or the exact sum over the vocabulary. In the reward k1 (kl) is the
     unbiased one, k3 (low_var_kl) and the others are biased. In the loss k1 has no expected gradient, and is refused."""
-    coef: NonNegative | PerBucket = 1e-2
+    coef: OneOrEach = 1e-2
     """Initial coefficient, one or per bucket (token_adaptive)."""
-    target: NonNegative | PerBucket = 0.1
+    target: OneOrEach = 0.1
     """KL that adaptive controllers steer to (nats a token), one or per bucket."""
     horizon: float = Field(10000.0, gt=0)
     """Samples over which the adaptive coefficient may change by its full range."""

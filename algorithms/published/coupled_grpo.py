@@ -1,67 +1,29 @@
 """Coupled-GRPO (DiffuCoder, arXiv 2506.20639) with the interface of the published trainer.
 
-Covered: `forward_process` (masks from a seed, one ratio per call), `selective_log_softmax` (from the logits of all
-three passes), and `DiffuGRPOTrainer` with _get_per_token_logps and _generate_and_score_completions as its users know
+Covered: `selective_log_softmax` (from the logits of all three passes) and `DiffuGRPOTrainer`, with forward_process
+(masks from a seed, one ratio per call), _get_per_token_logps and _generate_and_score_completions as its users know
 them, for one process with a transformers model and tokenizer. Masks, log-probs, denoising and advantages are those of
-the training loop; draws come from local generators, never from the global one. Not covered: the update
+the training loop; draws come from keys, never from the global generator. Not covered: the update
 (algorithms/losses.py: PPO without a dual clip, and KL by k3), devices, resuming (`ares train diffucoder`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from secrets import randbits
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
 from algorithms.advantages import compute_rloo_outcome_advantage, widened
-from algorithms.coupled_sampling import MASK_RATIO_RANGE, version_masks
-from algorithms.denoising import completion_logits, completion_mask, denoise_completions
-from algorithms.settings import DenoisingSettings, Order
+from algorithms.coupled_sampling import random_mask, version_masks
+from algorithms.denoising import completion_logits, completion_mask, denoise_completions, keyed_draws
+from algorithms.settings import DenoisingSettings
 
-FIXED_MASK_SEED = 42
 STD_EPS = 1e-4
-
-RewardFunction = Callable[..., Sequence[float | None]]
-"""TRL's signature: f(prompts=…, completions=…, **columns) returns None where it does not apply."""
-
-
-def forward_process(
-    batch: Tensor,
-    prompt_index: Tensor,
-    mask_id: int,
-    seed: int | None = None,
-    accumulate: bool = False,
-    gradient_accumulation_steps: int = 1,
-) -> tuple[list[Tensor], list[float], Tensor]:
-    """Three masked versions of a batch: all of the completion, a random part, and the rest of it (§4.2, "coupled").
-
-    batch: [B, L] tokens; prompt_index: [L] true at the prompt. p ~ U(0.2, 0.8), one per call. `accumulate`: draw for
-    one micro-batch of B / gradient_accumulation_steps rows and repeat, so that whole batch and micro-batches agree.
-    Returns ([v1, v2, v3], [1, 1/p, 1/(1−p)], mask [B, L] of v2); with seed None the draw is random. Raises ValueError.
-    """
-    if batch.ndim != 2 or prompt_index.shape != batch.shape[1:]:
-        shapes = f"{tuple(batch.shape)} and {tuple(prompt_index.shape)}"
-        raise ValueError(f"need batch [B, L] and prompt_index [L], got {shapes}")
-    parts = gradient_accumulation_steps if accumulate else 1
-    if len(batch) % parts:
-        raise ValueError(f"{len(batch)} rows cannot be divided by gradient_accumulation_steps={parts}")
-    generator = torch.Generator()  # on the CPU: one seed gives one mask on every device
-    generator.seed() if seed is None else generator.manual_seed(seed)
-    low, high = MASK_RATIO_RANGE
-    ratio = low + (high - low) * float(torch.rand((), generator=generator, dtype=torch.float64))
-    uniform = torch.rand(len(batch) // parts, batch.shape[1], generator=generator).repeat(parts, 1)
-    mask = (uniform.to(batch.device) < ratio) & ~prompt_index.bool()
-    return coupled_versions(batch, prompt_index, mask_id, mask), [1.0, 1 / ratio, 1 / (1 - ratio)], mask
-
-
-def coupled_versions(batch: Tensor, prompt_index: Tensor, mask_id: int, mask: Tensor) -> list[Tensor]:
-    """[v1, v2, v3] of a batch [B, L]: completion fully masked, masked where `mask` [B, L] is true, and where not."""
-    completion = ~prompt_index.bool()
-    return [batch.masked_fill(masked & completion, mask_id) for masked in version_masks(mask)]
 
 
 def selective_log_softmax(
@@ -74,16 +36,19 @@ def selective_log_softmax(
     iteration. Returns [I·B, K] in float32 (float64 for float64 logits), made row by row. Raises ValueError.
     """
     iterations, left = (1, 0) if weights is None else divmod(len(weights), 3)
-    if logits.shape[:2] != (3 * len(index), index.shape[1]) or (mask is not None and mask.shape != index.shape):
-        shapes = [None if given is None else list(given.shape) for given in (index, logits, mask)]
-        raise ValueError("need logits [3·rows, K, V] and mask [rows, K] for index {}, got {} and {}".format(*shapes))
-    if left or not iterations or len(index) % iterations:
-        raise ValueError(
-            f"{len(index)} rows cannot be divided among {iterations} iterations (of 3 weights, {left} left)"
-        )
+    fits = logits.shape[:2] == (3 * len(index), index.shape[1]) and (mask is None or mask.shape == index.shape)
+    if not fits or left or not iterations or len(index) % iterations:
+        got = " and ".join("none" if given is None else str(list(given.shape)) for given in (logits, mask, weights))
+        needed = "logits [3·rows, K, V], mask [rows, K] and weights [3·I], I a divisor of the rows"
+        raise ValueError(f"index {list(index.shape)} needs {needed}: got {got}")
     tokens = index.view(iterations, 1, -1, index.shape[1]).expand(-1, 3, -1, -1)
     rows = zip(logits, tokens.flatten(0, 2), strict=True)
-    log_probs = torch.stack([checkpoint(_log_probs, *row, use_reentrant=False) for row in rows])
+    log_probs = -torch.stack(
+        [
+            checkpoint(lambda each, ids: cross_entropy(widened(each), ids, reduction="none"), *row, use_reentrant=False)
+            for row in rows
+        ]
+    )
     full, second, third = log_probs.view(tokens.shape).unbind(1)
     if mask is not None and weights is not None:
         _, of_second, of_third = weights.view(iterations, 3, 1, 1).to(full.dtype).unbind(1)
@@ -91,14 +56,8 @@ def selective_log_softmax(
     return full.flatten(0, 1)
 
 
-def _log_probs(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Of tokens [K] under logits [K, V]."""
-    return widened(logits).log_softmax(-1).gather(-1, tokens[:, None])[:, 0]
-
-
-@dataclass
-class DiffuGRPOConfig:
-    """Settings of the published recipe."""
+class DiffuGRPOConfig(DenoisingSettings):
+    """Settings of the published recipe, and of generation."""
 
     num_generations: int = 10
     num_iterations: int = 2
@@ -106,14 +65,9 @@ class DiffuGRPOConfig:
     gradient_accumulation_steps: int = 1
     beta: float = 0.01
     scale_rewards: bool = False
-    reward_weights: Sequence[float] | None = None
+    reward_weights: list[float] | None = None
     max_prompt_length: int | None = 200
     max_completion_length: int = 256
-    diffusion_steps: int = 256
-    temperature: float = 1.0
-    top_p: float = 0.95
-    alg: Order = "entropy"
-    alg_temp: float = 0.0
     generation_batch_size: int = 10
     random_masking: bool = True
     """Draw mask seeds for each batch; if false, 42 for every iteration."""
@@ -122,18 +76,22 @@ class DiffuGRPOConfig:
 
 
 class DiffuGRPOTrainer:
-    """Coupled-GRPO on a policy, a reference and reward functions. `metrics` are those of the last generated batch."""
+    """Coupled-GRPO on a policy, a reference and reward functions. `metrics` are those of the last generated batch.
+
+    Reward functions have TRL's signature: f(prompts=…, completions=…, **columns) returns None where it does not apply.
+    """
 
     def __init__(
         self,
         model: Any,
-        reward_funcs: RewardFunction | Sequence[RewardFunction],
+        reward_funcs: Callable[..., Any] | Sequence[Callable[..., Any]],
         args: DiffuGRPOConfig | None = None,
         processing_class: Any = None,
         ref_model: Any = None,
     ) -> None:
         self.model, self.ref_model, self.processing_class = model, ref_model, processing_class
         self.reward_funcs = list(reward_funcs) if isinstance(reward_funcs, Sequence) else [reward_funcs]
+        self.names = [getattr(function, "__name__", type(function).__name__) for function in self.reward_funcs]
         self.args = args or DiffuGRPOConfig()
         if self.args.beta and ref_model is None:
             raise ValueError("beta > 0 needs ref_model")
@@ -146,8 +104,25 @@ class DiffuGRPOTrainer:
     def forward_process(
         self, batch: Tensor, prompt_index: Tensor, mask_id: int, seed: int | None = None, accumulate: bool = False
     ) -> tuple[list[Tensor], list[float], Tensor]:
-        """`forward_process` with the configured gradient_accumulation_steps."""
-        return forward_process(batch, prompt_index, mask_id, seed, accumulate, self.args.gradient_accumulation_steps)
+        """Three masked versions of a batch: all of the completion, a random part, and the rest of it (§4.2, "coupled").
+
+        batch: [B, L] tokens; prompt_index: [L] true at the prompt. p ~ U(0.2, 0.8), one per call. `accumulate`: draw
+        for one micro-batch of B / gradient_accumulation_steps rows and repeat, so that both have the same masks.
+        Returns ([v1, v2, v3], [1, 1/p, 1/(1−p)], mask [B, L] of v2); with seed None the draw is random. Raises
+        ValueError.
+        """
+        if batch.ndim != 2 or prompt_index.shape != batch.shape[1:]:
+            shapes = f"{tuple(batch.shape)} and {tuple(prompt_index.shape)}"
+            raise ValueError(f"need batch [B, L] and prompt_index [L], got {shapes}")
+        parts = self.args.gradient_accumulation_steps if accumulate else 1
+        if len(batch) % parts:
+            raise ValueError(f"{len(batch)} rows cannot be divided by gradient_accumulation_steps={parts}")
+        key = torch.tensor([randbits(62) if seed is None else seed], device=batch.device)
+        ratio, drawn = random_mask(key, batch.numel() // parts, 0)
+        completion, share = ~prompt_index.bool(), float(ratio)
+        mask = drawn.view(-1, batch.shape[1]).repeat(parts, 1) & completion
+        versions = [batch.masked_fill(masked & completion, mask_id) for masked in version_masks(mask)]
+        return versions, [1.0, 1 / share, 1 / (1 - share)], mask
 
     def _get_per_token_logps(
         self, model: Any, input_ids: Tensor, logits_to_keep: int, mask_seeds: Sequence[int], accumulate: bool = False
@@ -194,9 +169,9 @@ class DiffuGRPOTrainer:
         batches = zip(prompt_ids.split(size), prompt_mask.split(size), strict=True)
         completions = torch.cat([self._generate(ids, mask) for ids, mask in batches])
         mask = completion_mask(completions == self.processing_class.eos_token_id)
-        mask_seeds = [FIXED_MASK_SEED] * args.num_iterations
+        mask_seeds = [42] * args.num_iterations
         if args.random_masking:
-            mask_seeds = torch.randint(0, 2**31 - 1, (args.num_iterations,), generator=self.generator).tolist()
+            mask_seeds = torch.randint(2**31 - 1, (args.num_iterations,), generator=self.generator).tolist()
         repeated = torch.cat([prompt_ids, completions], 1).expand(args.num_iterations, -1, -1)
         whole = args.gradient_accumulation_steps > 1 and len(inputs) % args.gradient_accumulation_steps == 0
         measured = (repeated, completions.shape[1], mask_seeds, whole)
@@ -217,12 +192,9 @@ class DiffuGRPOTrainer:
     def _encode(self, inputs: Sequence[dict[str, Any]]) -> tuple[Tensor, Tensor]:
         """Prompts through the chat template, padded left, their last max_prompt_length tokens."""
         tokenizer, longest = self.processing_class, self.args.max_prompt_length or 0
-        texts = [
-            row["prompt"]
-            if isinstance(row["prompt"], str)
-            else tokenizer.apply_chat_template(row["prompt"], tokenize=False, add_generation_prompt=True)
-            for row in inputs
-        ]
+        texts = [row["prompt"] for row in inputs]
+        if not isinstance(texts[0], str):
+            texts = tokenizer.apply_chat_template(texts, tokenize=False, add_generation_prompt=True)
         encoded = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False)
         device = next(self.model.parameters()).device
         return encoded["input_ids"][:, -longest:].to(device), encoded["attention_mask"][:, -longest:].to(device)
@@ -230,18 +202,10 @@ class DiffuGRPOTrainer:
     @torch.no_grad()
     def _generate(self, prompt_ids: Tensor, prompt_mask: Tensor) -> Tensor:
         """Completions [B, K] by Dream's denoising."""
-        args, keep = self.args, self.args.max_completion_length
-        how = DenoisingSettings(
-            steps=args.diffusion_steps, temperature=args.temperature, top_p=args.top_p, alg=args.alg,
-            alg_temp=args.alg_temp,
-        )  # fmt: skip
-
-        def uniform(purpose: str, step: int) -> Tensor:
-            shape = (len(prompt_ids), keep)
-            return torch.rand(shape, generator=self.generator, dtype=torch.float64).to(prompt_ids.device)
-
-        mask_id = self.processing_class.mask_token_id
-        return denoise_completions(self.model, prompt_ids, prompt_mask, keep, how, mask_id, uniform).tokens
+        keep, mask_id = self.args.max_completion_length, self.processing_class.mask_token_id
+        seeds = torch.randint(2**31 - 1, (len(prompt_ids),), generator=self.generator)
+        draws = keyed_draws(seeds.to(prompt_ids.device), keep)
+        return denoise_completions(self.model, prompt_ids, prompt_mask, keep, self.args, mask_id, draws).tokens
 
     def _rewards(self, inputs: Sequence[dict[str, Any]], completions: Tensor, mask: Tensor) -> Tensor:
         """[B, F], NaN where a function does not apply. Tokens after the end token are not part of the text."""
@@ -255,7 +219,7 @@ class DiffuGRPOTrainer:
         for place, function in enumerate(self.reward_funcs):
             scores = function(prompts=prompts, completions=replies, **columns)
             if len(scores) != len(inputs):
-                raise ValueError(f"{_name(function)} returned {len(scores)} rewards for {len(inputs)} completions")
+                raise ValueError(f"{self.names[place]} returned {len(scores)} rewards for {len(inputs)} completions")
             table[:, place] = torch.tensor([torch.nan if score is None else float(score) for score in scores])
         return table
 
@@ -277,10 +241,5 @@ class DiffuGRPOTrainer:
             "reward_std": float(std.mean()),
             "zero_std_ratio": float((std == 0).float().mean()),
         }
-        for function, values in zip(self.reward_funcs, rewards.T, strict=True):
-            self.metrics[f"rewards/{_name(function)}"] = float(values.nanmean())
+        self.metrics |= dict(zip((f"rewards/{name}" for name in self.names), rewards.nanmean(0).tolist(), strict=True))
         return (advantages / (std + STD_EPS) if args.scale_rewards else advantages).to(mask.device)
-
-
-def _name(function: RewardFunction) -> str:
-    return getattr(function, "__name__", type(function).__name__)

@@ -9,17 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from algorithms.denoising import FinishedCanvas, completion_mask, denoise_completions
-from algorithms.keyed_sampling import keyed_uniform
+from algorithms.denoising import FinishedCanvas, completion_mask, denoise_completions, keyed_draws
 from algorithms.settings import DenoisingSettings
 from ares.config import Config, DiffusionConfig, ModelConfig
 from ares.engines.engine import Completion, ModelEngine, Request, SamplingSettings, device_of, end_token_ids
 from ares.models import empty_model
-
-PURPOSES = {"token": 0, "place": 1}
 
 
 class DiffusionEngine(ModelEngine):
@@ -57,18 +53,10 @@ class DiffusionEngine(ModelEngine):
             batch = requests[start : start + self.how.batch]
             prompts, seen = self.padded([request.prompt_token_ids for request in batch])
             seeds = torch.tensor([request.seed for request in batch], device=self.device)
-            canvas = self._denoise(prompts, seen, seeds, denoising, settings.max_tokens)
+            places = settings.max_tokens
+            draws = keyed_draws(seeds, places)
+            canvas = denoise_completions(self.model, prompts, seen, places, denoising, self.mask_id, draws)
             yield [(start + row, completion) for row, completion in enumerate(self._completions(canvas))]
-
-    def _denoise(
-        self, prompts: Tensor, seen: Tensor, seeds: Tensor, settings: DenoisingSettings, places: int
-    ) -> FinishedCanvas:
-        place = torch.arange(places, device=self.device)
-
-        def uniform(purpose: str, step: int) -> Tensor:
-            return keyed_uniform(seeds[:, None], (2 * step + PURPOSES[purpose]) * places + place)
-
-        return denoise_completions(self.model, prompts, seen, places, settings, self.mask_id, uniform)
 
     def _completions(self, answered: FinishedCanvas) -> Iterator[Completion]:
         ends = torch.isin(answered.tokens, self.end_ids)

@@ -1,8 +1,8 @@
 """A masked-diffusion LM as the learner sees it: log-probs of response tokens under masks that the batch has keys of.
 
 Covered: loading (with remote code where allowed), masks keyed by run, step, iteration, slot and sample, estimates
-without a [tokens, vocab] array. Not covered: the choice of masks and their weights (algorithms/coupled_sampling.py),
-the exact KL and a critic (the configuration refuses both), denoising (ares/engines/diffusion.py).
+without a [tokens, vocab] array. Not covered: masks of a key and their weights (algorithms/coupled_sampling.py), the
+exact KL and a critic (the configuration refuses both), denoising (ares/engines/diffusion.py).
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel
 
-from algorithms.coupled_sampling import MASK_ESTIMATES, MASK_RATIO_RANGE
+from algorithms.coupled_sampling import MASK_ESTIMATES, random_mask
 from algorithms.denoising import attention_both_ways
 from algorithms.keyed_sampling import keyed_uniform
 from algorithms.keys import derive_seed
@@ -163,15 +163,6 @@ def mask_seeds(seed: int, step: int, names: Sequence[tuple[int, int]], iteration
     """Key of the masks of each row, named by slot and sample, in each iteration of a step: [rows, iterations] int64."""
     keys = [[derive_seed(seed, step, "mask", number, *name) for number in range(iterations)] for name in names]
     return torch.tensor(keys, dtype=torch.long)
-
-
-def random_mask(seeds: Tensor, places: int, number: int) -> tuple[Tensor, Tensor]:
-    """Random mask `number` of each row: its ratio, U(0.2, 0.8), [B, 1] float64, and where it masks, bool [B, K]."""
-    low, high = MASK_RATIO_RANGE
-    first = number * (places + 1)
-    ratio = low + (high - low) * keyed_uniform(seeds, first)[:, None]
-    place = torch.arange(first + 1, first + places + 1, device=seeds.device)
-    return ratio, keyed_uniform(seeds[:, None], place) < ratio
 
 
 def prompt_mask(seeds: Tensor, width: int, ratio: float) -> Tensor:

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from algorithms.published.coupled_grpo import DiffuGRPOConfig, DiffuGRPOTrainer, coupled_versions
+from algorithms.coupled_sampling import version_masks
+from algorithms.published.coupled_grpo import DiffuGRPOConfig, DiffuGRPOTrainer
 
 PAD, END, MASK, FIRST = 0, 1, 2, 3
 WORDS = 9
@@ -23,9 +24,9 @@ class Tokenizer:
         ids = torch.tensor([[PAD] * (width - len(row)) + row for row in rows])
         return {"input_ids": ids, "attention_mask": (ids != PAD).long()}
 
-    def apply_chat_template(self, messages, tokenize, add_generation_prompt):
+    def apply_chat_template(self, conversations, tokenize, add_generation_prompt):
         assert (tokenize, add_generation_prompt) == (False, True)
-        return "".join(message["content"] for message in messages) + "i"
+        return ["".join(message["content"] for message in messages) + "i" for messages in conversations]
 
     def batch_decode(self, rows, skip_special_tokens):
         assert skip_special_tokens
@@ -48,8 +49,13 @@ class Model(torch.nn.Module):
         return SimpleNamespace(logits=mean + self.own[input_ids])
 
 
+def versions_of(batch, prompt_index, mask_id, mask):
+    """Masked where `mask` is true, of the completion alone, beside the two others."""
+    return [batch.masked_fill(masked & ~prompt_index, mask_id) for masked in version_masks(mask)]
+
+
 def trainer(*functions, **settings):
-    chosen = {"num_generations": 3, "max_completion_length": 5, "diffusion_steps": 5, "generation_batch_size": 2}
+    chosen = {"num_generations": 3, "max_completion_length": 5, "steps": 5, "generation_batch_size": 2}
     args = DiffuGRPOConfig(**chosen | settings)
     return DiffuGRPOTrainer(Model(), list(functions) or [vowels], args, Tokenizer(), Model(1))
 
@@ -78,7 +84,7 @@ def test_the_recorded_log_probs(golden):
         def recorded_masks(batch, prompt_index, mask_id, seed=None, accumulate=False, recorded=recorded):
             given = next(recorded)
             mask = torch.tensor(given["completion_mask"])
-            return coupled_versions(batch, prompt_index, mask_id, mask), given["weights"], mask
+            return versions_of(batch, prompt_index, mask_id, mask), given["weights"], mask
 
         grpo.forward_process = recorded_masks
         iterations = inputs["num_iterations"]
@@ -106,7 +112,7 @@ def test_padding_before_a_prompt_changes_nothing():
 
     def masks(batch, prompt_index, mask_id, seed=None, accumulate=False):
         whole = torch.nn.functional.pad(mask, (batch.shape[1] - keep, 0))
-        return coupled_versions(batch, prompt_index, mask_id, whole), [1.0, 2.0, 2.0], whole
+        return versions_of(batch, prompt_index, mask_id, whole), [1.0, 2.0, 2.0], whole
 
     grpo.forward_process = masks
     torch.testing.assert_close(

@@ -8,20 +8,23 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from algorithms.coupled_sampling import MASK_ESTIMATES
+from algorithms.coupled_sampling import MASK_ESTIMATES, version_masks
 from algorithms.denoising import completion_logits, completion_mask
 from algorithms.losses import compute_kl_loss
 from algorithms.published.coupled_grpo import (
     DiffuGRPOConfig,
     DiffuGRPOTrainer,
-    coupled_versions,
-    forward_process,
     selective_log_softmax,
 )
-from algorithms.published.losses import compute_policy_loss
+from algorithms.published.verl import compute_policy_loss
 from ares.config.run import ModelConfig
 
 MASK = 99
+
+
+def forward_process(*given, steps=1, **named):
+    args = DiffuGRPOConfig(gradient_accumulation_steps=steps, beta=0.0)
+    return DiffuGRPOTrainer(None, [], args).forward_process(*given, **named)
 
 
 def canvas(rows=4, prompt=3, completion=6, seed=0):
@@ -55,7 +58,7 @@ def test_the_invariants_of_the_recorded_examples(golden):
         inputs, example = case["inputs"], case["upstream_example"]
         batch, prompt = torch.tensor(inputs["batch"]), torch.tensor(inputs["prompt_index"])
         mask = torch.tensor(example["completion_mask"])
-        versions = coupled_versions(batch, prompt, inputs["mask_id"], mask)
+        versions = [batch.masked_fill(each & ~prompt, inputs["mask_id"]) for each in version_masks(mask)]
         assert [version.tolist() for version in versions] == example["noisy_batch"]
 
 
@@ -73,12 +76,12 @@ def test_one_seed_gives_one_mask_and_the_global_generator_is_left_alone():
 
 def test_accumulated_micro_batches_have_the_masks_of_one():
     batch, prompt = canvas(rows=6)
-    whole = forward_process(batch, prompt, MASK, 7, accumulate=True, gradient_accumulation_steps=3)
+    whole = forward_process(batch, prompt, MASK, 7, accumulate=True, steps=3)
     one = forward_process(batch[:2], prompt, MASK, 7)
     assert torch.equal(whole[2], one[2].repeat(3, 1))
     assert whole[1] == one[1]
     with pytest.raises(ValueError, match="6 rows cannot be divided by gradient_accumulation_steps=4"):
-        forward_process(batch, prompt, MASK, 7, accumulate=True, gradient_accumulation_steps=4)
+        forward_process(batch, prompt, MASK, 7, accumulate=True, steps=4)
 
 
 # ---- selective_log_softmax -------------------------------------------------------------------------------------------
@@ -146,13 +149,10 @@ def test_bfloat16_logits_are_summed_in_float32():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda p: (p[0][:-1], *p[1:]), "need logits"),
-        (
-            lambda p: (p[0], p[1], p[2][:-1], p[3]),
-            r"among 1 iterations \(of 3 weights, 2 left\)",
-        ),
-        (lambda p: (p[0], p[1], torch.ones(12), p[3]), "6 rows cannot be divided among 4"),
-        (lambda p: (*p[:3], p[3][:, :-1]), r"need logits .* and \[6, 4\]"),
+        (lambda p: (p[0][:-1], *p[1:]), "needs logits"),
+        (lambda p: (p[0], p[1], p[2][:-1], p[3]), r"and \[5\]$"),
+        (lambda p: (p[0], p[1], torch.ones(12), p[3]), r"a divisor of the rows: .* and \[12\]$"),
+        (lambda p: (*p[:3], p[3][:, :-1]), r"needs logits .* and \[6, 4\]"),
     ],
 )
 def test_shapes_that_do_not_fit_are_named(change, message):

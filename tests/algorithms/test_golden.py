@@ -14,13 +14,13 @@ from algorithms.kl import BatchKL, compute_kl
 from algorithms.kl_controllers import BucketBeta
 from algorithms.losses import average_loss, compute_value_loss
 from algorithms.protocol import DataProto
-from algorithms.published.kl import (
+from algorithms.published.verl import (
     AdaptiveKLController,
     FixedKLController,
     TokenLevelAdaptiveKLController,
     apply_kl_penalty,
+    compute_policy_loss,
 )
-from algorithms.published.losses import compute_policy_loss
 from algorithms.settings import DifficultySettings, KLSettings
 
 ADVANTAGES = {

@@ -15,8 +15,8 @@ from algorithms.buckets import BUCKETS, of_rows
 from algorithms.kl import BatchKL
 from algorithms.kl_controllers import BucketBeta, FixedKL
 from algorithms.protocol import DataProto
-from algorithms.published import kl as published
-from algorithms.published.kl import TokenLevelAdaptiveKLController
+from algorithms.published import verl as published
+from algorithms.published.verl import TokenLevelAdaptiveKLController
 from algorithms.settings import KLSettings
 
 quick = settings(max_examples=50, deadline=None)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from algorithms import losses
 from algorithms.filtering import informative_rows, mask_truncated
-from algorithms.published.losses import compute_policy_loss
+from algorithms.published.verl import compute_policy_loss
 
 quick = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**31)

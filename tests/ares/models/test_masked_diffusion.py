@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from algorithms.coupled_sampling import MASK_ESTIMATES
+from algorithms.coupled_sampling import MASK_ESTIMATES, random_mask, version_masks
 from algorithms.denoising import completion_logits
 from algorithms.keyed_sampling import keyed_uniform
 from algorithms.protocol import DataProto
-from algorithms.published.coupled_grpo import coupled_versions, selective_log_softmax
+from algorithms.published.coupled_grpo import selective_log_softmax
 from ares.models.causal import ModelError
-from ares.models.masked_diffusion import MaskedLanguageModel, mask_seeds, random_mask
+from ares.models.masked_diffusion import MaskedLanguageModel, mask_seeds
 from tests.ares.builders import rows, to_batch
 from tests.ares.masked_builders import model_directory, remote_directory, settings, tokenizer
 from tests.ares.models.families import random_rows, widen
@@ -58,7 +58,7 @@ def plain(policy: MaskedLanguageModel, prepared: DataProto, temperature: float =
         ids = torch.cat([prompt, prepared.tensor("canvas")[row]])[None]
         prompt_index = torch.arange(ids.shape[1]) < len(prompt)
         mask = torch.nn.functional.pad(masks[row : row + 1], (len(prompt), 0))
-        versions = torch.cat(coupled_versions(ids, prompt_index, policy.mask_id, mask))
+        versions = torch.cat([ids.masked_fill(each & ~prompt_index, policy.mask_id) for each in version_masks(mask)])
         logits = completion_logits(policy.model, versions, places) / temperature
         ratio = float(ratios[row])
         weights = torch.tensor([1.0, 1 / ratio, 1 / (1 - ratio)])

@@ -1,4 +1,4 @@
-"""KL controllers and penalty with the signatures of the published code (verl, ARES).
+"""KL controllers, KL penalty and PPO loss with the signatures of the published code (verl, ARES).
 
 Thin wrappers around those of the training loop; `update` takes plain numbers instead of a `BatchKL`.
 """
@@ -6,16 +6,16 @@ Thin wrappers around those of the training loop; `update` takes plain numbers in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from torch import Tensor
 
 from algorithms.kl import BatchKL, compute_kl, masked_kl, penalized_rewards
 from algorithms.kl_controllers import AdaptiveKL, DualAscentKL, FixedKL, KLController
+from algorithms.losses import PolicyTokens, policy_loss, ppo
 from algorithms.protocol import DataProto
-from algorithms.settings import KLKind, KLMode, KLSettings, NonNegative, PerBucket
-
-Coefficients = NonNegative | PerBucket
+from algorithms.settings import KLKind, KLMode, KLSettings, LossAvgMode, OneOrEach, PolicySettings
 
 
 class FixedKLController(FixedKL):
@@ -43,7 +43,7 @@ class TokenLevelAdaptiveKLController(DualAscentKL):
     """A coefficient per difficulty bucket by dual ascent; as published, it compounds and does not use `horizon`."""
 
     def __init__(
-        self, init_kl_coefs: Coefficients, target_kls: Coefficients, horizon: float = 10000.0, mode: KLMode = "compound"
+        self, init_kl_coefs: OneOrEach, target_kls: OneOrEach, horizon: float = 10000.0, mode: KLMode = "compound"
     ) -> None:
         super().__init__(KLSettings(coef=init_kl_coefs, target=target_kls, mode=mode))
 
@@ -81,13 +81,32 @@ def apply_kl_penalty(
     kind = "vocab_log_probs" if kl_penalty == "full" else "log_probs"
     token_kl = compute_kl(data.tensor(f"old_{kind}"), data.tensor(f"ref_{kind}"), kl_penalty)
     kl, row_kl = masked_kl(token_kl, data.tensor("response_mask"))
-    if "difficulty" in data.non_tensor_batch:
-        (difficulty,) = data.require("difficulty")
-        seen = BatchKL.of(row_kl, difficulty)
-    else:
-        difficulty, seen = np.full(len(data), None), BatchKL(float(row_kl.mean()), len(data), {}, {})
-    coefficients = kl_ctrl.coefficients(difficulty)
+    labels = data.non_tensor_batch.get("difficulty")
+    seen = BatchKL(float(row_kl.mean()), len(data), {}, {}) if labels is None else BatchKL.of(row_kl, labels)
+    coefficients = kl_ctrl.coefficients(np.full(len(data), None) if labels is None else labels)
     data.batch["token_level_rewards"] = penalized_rewards(data.tensor("token_level_scores"), coefficients, kl)
     metrics = seen.metrics(coefficients) | kl_ctrl.metrics()
     kl_ctrl.update(seen)
     return data, metrics
+
+
+def compute_policy_loss(
+    old_log_probs: Tensor,
+    log_probs: Tensor,
+    advantages: Tensor,
+    response_mask: Tensor,
+    clip_ratio_low: float = 0.2,
+    clip_ratio_high: float = 0.3,
+    clip_ratio_dual: float = 3.0,
+    loss_avg_mode: LossAvgMode = "token",
+    ratio_level: Literal["token", "sequence"] = "token",
+    **more: Any,
+) -> tuple[Tensor, dict[str, float]]:
+    """`ppo`, aggregated. All tensors [B, L]. more: importance_weights, constant_length, normalizer (`policy_loss`).
+
+    Returns the loss and the metrics entropy_loss, ppo_kl, pg_clipfrac_higher, pg_clipfrac_lower. Raises ValueError.
+    """
+    dual = min(clip_ratio_dual, 1e9)  # infinity is no setting, and no ratio is above e²⁰
+    settings = PolicySettings(clip_low=clip_ratio_low, clip_high=clip_ratio_high, clip_dual=dual, ratio=ratio_level)
+    tokens = PolicyTokens(old_log_probs, log_probs, advantages, response_mask)
+    return policy_loss(ppo(settings), tokens, loss_avg_mode=loss_avg_mode, **more)
