@@ -7,8 +7,6 @@ the training loop; draws come from keys, never from the global generator. Not co
 (algorithms/losses.py: PPO without a dual clip, and KL by k3), devices, resuming (`ares train diffucoder`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from secrets import randbits
 from typing import Any
@@ -22,8 +20,6 @@ from algorithms.advantages import compute_rloo_outcome_advantage, widened
 from algorithms.coupled_sampling import random_mask, version_masks
 from algorithms.denoising import completion_logits, completion_mask, denoise_completions, keyed_draws
 from algorithms.settings import DenoisingSettings
-
-STD_EPS = 1e-4
 
 
 def selective_log_softmax(
@@ -111,12 +107,10 @@ class DiffuGRPOTrainer:
         Returns ([v1, v2, v3], [1, 1/p, 1/(1−p)], mask [B, L] of v2); with seed None the draw is random. Raises
         ValueError.
         """
-        if batch.ndim != 2 or prompt_index.shape != batch.shape[1:]:
-            shapes = f"{tuple(batch.shape)} and {tuple(prompt_index.shape)}"
-            raise ValueError(f"need batch [B, L] and prompt_index [L], got {shapes}")
         parts = self.args.gradient_accumulation_steps if accumulate else 1
-        if len(batch) % parts:
-            raise ValueError(f"{len(batch)} rows cannot be divided by gradient_accumulation_steps={parts}")
+        if prompt_index.shape != batch.shape[1:] or len(batch) % parts:
+            shapes = f"{tuple(batch.shape)} and {tuple(prompt_index.shape)}"
+            raise ValueError(f"need batch [B, L] and prompt_index [L], {parts} a divisor of B, got {shapes}")
         key = torch.tensor([randbits(62) if seed is None else seed], device=batch.device)
         ratio, drawn = random_mask(key, batch.numel() // parts, 0)
         completion, share = ~prompt_index.bool(), float(ratio)
@@ -132,11 +126,10 @@ class DiffuGRPOTrainer:
         input_ids: [I, B, L]; mask_seeds: I of them. `accumulate`: the B rows are several micro-batches that share a
         mask. Returns [B, I, K] float32. Padding before a prompt is not attended to. Raises ValueError.
         """
-        if input_ids.ndim != 3:
-            raise ValueError(f"input_ids must be [iterations, B, L], got {tuple(input_ids.shape)}")
+        if input_ids.ndim != 3 or len(mask_seeds) != len(input_ids):
+            shape = tuple(input_ids.shape)
+            raise ValueError(f"input_ids must be [iterations, B, L], got {shape} and {len(mask_seeds)} mask seeds")
         iterations, rows, length = input_ids.shape
-        if len(mask_seeds) != iterations:
-            raise ValueError(f"{len(mask_seeds)} mask seeds for {iterations} iterations")
         words = self.processing_class
         prompt_index = torch.arange(length, device=input_ids.device) < length - logits_to_keep
         drawn = [
@@ -242,4 +235,4 @@ class DiffuGRPOTrainer:
             "zero_std_ratio": float((std == 0).float().mean()),
         }
         self.metrics |= dict(zip((f"rewards/{name}" for name in self.names), rewards.nanmean(0).tolist(), strict=True))
-        return (advantages / (std + STD_EPS) if args.scale_rewards else advantages).to(mask.device)
+        return (advantages / (std + 1e-4) if args.scale_rewards else advantages).to(mask.device)

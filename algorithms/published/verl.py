@@ -3,8 +3,6 @@
 Thin wrappers around those of the training loop; `update` takes plain numbers instead of a `BatchKL`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

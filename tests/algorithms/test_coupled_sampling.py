@@ -80,7 +80,7 @@ def test_accumulated_micro_batches_have_the_masks_of_one():
     one = forward_process(batch[:2], prompt, MASK, 7)
     assert torch.equal(whole[2], one[2].repeat(3, 1))
     assert whole[1] == one[1]
-    with pytest.raises(ValueError, match="6 rows cannot be divided by gradient_accumulation_steps=4"):
+    with pytest.raises(ValueError, match=r"4 a divisor of B, got \(6, 9\)"):
         forward_process(batch, prompt, MASK, 7, accumulate=True, steps=4)
 
 
