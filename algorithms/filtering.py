@@ -1,4 +1,4 @@
-"""Which rollouts are worth a gradient: informative groups and untruncated responses (DAPO, arXiv 2503.14476)."""
+"""Which rollouts are worth a gradient: those of informative groups (DAPO, arXiv 2503.14476)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from algorithms.groups import group_numbers
 
@@ -53,15 +51,3 @@ def _labelled(index: Sequence[Any] | np.ndarray, values: np.ndarray, what: str) 
     if np.isnan(labelled).any():
         raise ValueError(f"{what}: row {int(np.isnan(labelled).argmax())} has no value; leave unscored rows out first")
     return group, labelled
-
-
-def mask_truncated(response_mask: Tensor, truncated: Tensor | np.ndarray) -> Tensor:
-    """Overlong filtering: no token of a truncated response enters the loss (DAPO, §3.4; DeepCoder).
-
-    response_mask: [B, L]; truncated: bool [B]. Returns a new [B, L] mask. Whether the row still counts in its group's
-    baseline is decided by the advantage estimator's `row_mask`.
-    """
-    kept = ~torch.as_tensor(truncated, dtype=torch.bool, device=response_mask.device)
-    if kept.shape != response_mask.shape[:1]:
-        raise ValueError(f"truncated must be [{len(response_mask)}], got {tuple(kept.shape)}")
-    return response_mask * kept[:, None].to(response_mask.dtype)

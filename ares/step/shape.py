@@ -15,7 +15,6 @@ from torch import Tensor
 from algorithms.buckets import BUCKETS
 from algorithms.entropy import entropy_percentile_thresholds, hwe_count, hwe_mask, trigger_mask
 from algorithms.estimators import AdvantageEstimator, RewardedBatch
-from algorithms.filtering import mask_truncated
 from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.kl import BatchKL, compute_kl, masked_kl, penalized_rewards, second_chance, token_coefficients
 from algorithms.losses import importance_weights
@@ -116,7 +115,7 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     accuracy = batch.non_tensor_batch["accuracy"][graded & first_turn].astype(float)
     metrics["reward/accuracy"] = float(accuracy.mean()) if len(accuracy) else np.nan
     metrics["reward/unscored"] = float((~graded).sum())
-    batch.batch["response_mask"] = mask_truncated(batch.tensor("response_mask"), ~learnt.numpy())
+    batch.batch["response_mask"] = batch.tensor("response_mask") * learnt[:, None]  # DAPO, §3.4
     return metrics
 
 

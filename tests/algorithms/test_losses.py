@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algorithms import losses
-from algorithms.filtering import informative_rows, mask_truncated
+from algorithms.filtering import informative_rows
 from algorithms.published.verl import compute_policy_loss
 
 quick = settings(max_examples=25, deadline=None)
@@ -224,14 +224,6 @@ def test_filtering_errors():
         informative_rows(["a", "a"], np.array([1.0, None], dtype=object))
     with pytest.raises(ValueError, match="low < high"):
         informative_rows(["a"], np.array([1.0]), 0.9, 0.1)
-
-
-def test_truncated_rows_leave_the_loss():
-    mask = torch.ones(2, 3, dtype=torch.long)
-    assert mask_truncated(mask, np.array([False, True])).tolist() == [[1, 1, 1], [0, 0, 0]]
-    assert mask.sum() == 6
-    with pytest.raises(ValueError, match="truncated"):
-        mask_truncated(mask, np.array([True]))
 
 
 def test_a_log_prob_of_the_engine_that_is_nan_is_no_weight_but_stays_nan():
