@@ -12,6 +12,7 @@ from secrets import randbits
 from typing import Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
@@ -55,6 +56,7 @@ def selective_log_softmax(
 class DiffuGRPOConfig(DenoisingSettings):
     """Settings of the published recipe, and of generation."""
 
+    steps: int = Field(256, ge=1, alias="diffusion_steps")
     num_generations: int = 10
     num_iterations: int = 2
     """Updates per generated batch, each with its own masks."""
@@ -104,8 +106,7 @@ class DiffuGRPOTrainer:
 
         batch: [B, L] tokens; prompt_index: [L] true at the prompt. p ~ U(0.2, 0.8), one per call. `accumulate`: draw
         for one micro-batch of B / gradient_accumulation_steps rows and repeat, so that both have the same masks.
-        Returns ([v1, v2, v3], [1, 1/p, 1/(1−p)], mask [B, L] of v2); with seed None the draw is random. Raises
-        ValueError.
+        Returns ([v1, v2, v3], [1, 1/p, 1/(1−p)], mask [B, L] of v2); seed None: a random draw. Raises ValueError.
         """
         parts = self.args.gradient_accumulation_steps if accumulate else 1
         if prompt_index.shape != batch.shape[1:] or len(batch) % parts:

@@ -55,7 +55,7 @@ def versions_of(batch, prompt_index, mask_id, mask):
 
 
 def trainer(*functions, **settings):
-    chosen = {"num_generations": 3, "max_completion_length": 5, "steps": 5, "generation_batch_size": 2}
+    chosen = {"num_generations": 3, "max_completion_length": 5, "diffusion_steps": 5, "generation_batch_size": 2}
     args = DiffuGRPOConfig(**chosen | settings)
     return DiffuGRPOTrainer(Model(), list(functions) or [vowels], args, Tokenizer(), Model(1))
 
