@@ -201,6 +201,7 @@ def test_wrong_input_of_any_child_is_reported_before_the_first_starts(
     assert json.loads((runs / "penalty-fixed-seed1/run.json").read_text())["config"] == config
 
 
+@pytest.mark.slow
 def test_a_child_that_was_resumed_with_another_rounding_keeps_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,7 @@ def test_what_was_sampled_is_a_prefix_of_what_is_asked_next_and_is_measured_alik
     assert commits(whole, "whole")[-1].metrics["mismatch/logprob_diff_max"] < 1e-4
 
 
+@pytest.mark.slow
 def test_a_run_whose_environments_failed_plays_them_again_once_they_work(tmp_path: Path) -> None:
     down, path = tmp_path / "down", tmp_path / "digits.py"
     never_broken = GAME.replace('row["seed"] == 2', "False")

@@ -17,6 +17,7 @@ SMALL = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_step_calls_the_calculator_and_learns_nothing_of_what_it_said(tmp_path: Path) -> None:
     ended = told(tmp_path, "train", "tiny-tool", *SMALL, "--run", "run", "--plain")
     assert ended.returncode == 0, ended.stderr[-3000:]

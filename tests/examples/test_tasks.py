@@ -75,6 +75,7 @@ for name in SMALL:
 """
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits_and_leaves_pythons_and_torchs_generators(
     built: Built, tmp_path: Path
 ) -> None:

@@ -195,6 +195,7 @@ def test_each_part_of_a_response_is_from_its_policy_and_a_killed_run_ends_bit_id
     assert [len(met) for met in watched.weights.values()] == [1] * (STEPS + 1)
 
 
+@pytest.mark.slow
 def test_where_policies_do_not_differ_parts_make_the_whole(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """The greedy ones too; log-probs differ by rounding."""
     still = ["learner.lr=1e-30", "algorithm.filter.enabled=false", "algorithm.advantage.estimator=remax"]

@@ -88,6 +88,7 @@ def test_changes_at_the_same_time_follow_one_another(filled: Path) -> None:
     assert asked_for() == ["upper", "lower"]
 
 
+@pytest.mark.slow
 def test_what_is_there_keeps_its_version_until_another_is_asked_for_and_pools_keep_theirs_until_their_end(
     filled: Path,
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_lasting_outage_at_the_start_is_a_clear_error(shell: Shell) -> None:
         rented_pool("shell", shell.rent)
 
 
+@pytest.mark.slow
 def test_an_outage_while_judging_is_retried_on_a_fresh_machine_and_is_no_score_if_it_lasts(shell: Shell) -> None:
     with rented_pool("shell", shell.rent) as pool:
         for number, kind in enumerate(("execute", "truncate"), start=2):

@@ -161,6 +161,7 @@ def test_the_command_says_from_where_on_training_differs_and_how_to_fork(copied:
     assert told(copied, "rescore", "uninterrupted", "--steps", "first").returncode == 2
 
 
+@pytest.mark.slow
 def test_a_step_that_resumed_with_another_rounding_is_judged_once(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
