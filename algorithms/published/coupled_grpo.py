@@ -72,6 +72,15 @@ class DiffuGRPOConfig(DenoisingSettings):
     seed: int = 0
     """Seeds the mask seeds and the draws of generation; the global generator is never touched."""
 
+    @property
+    def diffusion_steps(self) -> int:
+        """The published name of `steps`."""
+        return self.steps
+
+    @diffusion_steps.setter
+    def diffusion_steps(self, steps: int) -> None:
+        self.steps = steps
+
 
 class DiffuGRPOTrainer:
     """Coupled-GRPO on a policy, a reference and reward functions. `metrics` are those of the last generated batch.

@@ -40,8 +40,8 @@ _OPTIONAL: dict[str, Any] = {
 }  # fmt: skip
 """Columns that are added only where a row needs them, so that the digests of other sets stay the same."""
 _COLUMNS = tuple(dict.fromkeys(name for each in CODE_SETS.values() for name in each.tests))
-_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)(.*)", re.DOTALL)
-"""TACO's `2.0 seconds`, `500 ms` or `2 s (Java 4)`."""
+_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([^\W\d_]*)\.?(.*)", re.DOTALL)
+"""TACO's `2.0 seconds`, `500 ms`, `2 s (Java 4)` or `1 second, 256 megabytes`."""
 _PER_UNIT = {
     **dict.fromkeys(("ms", "msec", "msecs", "millis", "millisecond", "milliseconds"), 1000),
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
@@ -272,9 +272,9 @@ def _time_limit(row: dict[str, Any]) -> float | None:
     found = _TIME.match(str(value))
     if found is None:
         return None
-    unit, *more = found[2].split() or ["s"]
-    per_second = _PER_UNIT.get(unit.lower().rstrip("."))
-    if per_second is None or (more and more[0][0].isdigit()):
+    unit, more = found[2].lower(), found[3].strip()
+    per_second = _PER_UNIT.get(unit or "s")
+    if per_second is None or (more if not unit else more[:1].isdigit()):
         raise RowError(f"time_limit is in seconds, as 2, or has a unit, as 500 ms or 1 minute, this is {value!r:.80}")
     return float(found[1]) / per_second or None
 

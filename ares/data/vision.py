@@ -128,7 +128,8 @@ def check_media(problems: pd.DataFrame, source: str, rollout: RolloutConfig) -> 
 def has_media(raw: pd.DataFrame, config: DataConfig) -> bool:
     """Whether any row has an image or a video."""
     columns = [raw[key] for key in (config.images_key, config.videos_key) if key in raw]
-    return any(bool(_listed(value)) for column in columns for value in column)
+    listed = (each for column in columns for value in column for each in _listed(value))
+    return any(any(each.values()) if isinstance(each, dict) else each not in (None, "") for each in listed)
 
 
 def spoken(prompt: Any) -> Any:

@@ -297,8 +297,9 @@ def tokenise(
         first, beyond = bisect_left(places, (begin,)), bisect_left(places, (end,))
         if first == beyond:
             raise DataError(f"the answer {text[begin:end]!r:.60} is part of a token that begins before it")
-        last = next((number for number in range(first, beyond) if ids[number] in end_ids), beyond - 1)
-        if rest := tokenizer.decode(ids[last + 1 : beyond], skip_special_tokens=True).strip():
+        ends = [number for number in range(first, beyond) if ids[number] in end_ids] or [beyond - 1]
+        last = ends[0]  # behind the last one, Llama 3's first template begins another answer
+        if rest := tokenizer.decode(ids[last + 1 : ends[-1]], skip_special_tokens=True).strip():
             raise DataError(
                 f"an answer holds {tokenizer.convert_ids_to_tokens(ids[last])!r}, which ends a response, before "
                 f"{rest!r:.60}: take it out"

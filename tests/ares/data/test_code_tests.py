@@ -115,6 +115,7 @@ def test_numbers_of_any_length_are_read(pool: SandboxPool) -> None:
         ({"seconds": "2"}, 2.0), ("standard", None), (0, None), (True, None), ("2 s (Java 4)", 2.0),
         ("500 ms", 0.5), ("1500ms", 1.5), ("2 Milliseconds", 0.002), (5e-05, 5e-05), (-1, None),
         ("1 minute", 60.0), ("1.5 Mins.", 90.0), ("1 sec", 1.0), ("300 msec", 0.3),
+        ("1 second, 256 megabytes", 1.0), ("5 sec; 64 MB", 5.0), ("2 second(s)", 2.0), ("500 ms/test", 0.5),
     ],
 )  # fmt: skip
 def test_a_rows_limit_of_time_is_seconds_and_bounded_by_the_settings(told: Any, seconds: float | None) -> None:

@@ -175,6 +175,22 @@ def test_an_answer_is_learnt_from_its_first_token_as_in_sampling(
         load(tmp_path, "zephyr", [{"prompt": chat}])
 
 
+def test_a_template_that_begins_an_answer_after_every_chat_is_no_end_within_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Llama 3 was published at first: all its demonstrations were refused."""
+    plain = load(tmp_path, "llama3", [{"prompt": CHAT[:2]}]).iloc[0]
+    always = "\n{%- if true -%}".join(published("llama3").chat_template.split("\n{%- if add_generation_prompt -%}"))
+    monkeypatch.setattr(published("llama3"), "chat_template", always)
+    ((_, row),) = load(tmp_path, "llama3", [{"prompt": CHAT[:2]}]).iterrows()
+    assert learnt("llama3", row) == learnt("llama3", plain) == [f"{SAID}<|eot_id|>"]
+
+
+@pytest.mark.parametrize("nothing", ["", [None], {"bytes": None, "path": None}])
+def test_a_column_of_images_that_shows_nothing_is_no_picture(nothing: Any, tmp_path: Path) -> None:
+    assert len(load(tmp_path, "chatml", [{"prompt": CHAT, "images": nothing}])) == 1
+
+
 def test_an_id_that_another_chats_answer_is_given_is_named(tmp_path: Path) -> None:
     """InvalidIndexError, at the first step."""
     with pytest.raises(DataError, match=r"chats.jsonl:2: id 'a#0' is that of row 1 too"):
