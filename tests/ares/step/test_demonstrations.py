@@ -175,6 +175,12 @@ def test_an_answer_is_learnt_from_its_first_token_as_in_sampling(
         load(tmp_path, "zephyr", [{"prompt": chat}])
 
 
+def test_a_line_break_that_joins_the_template_stays_unlearnt_where_it_cannot_be_cut_off(tmp_path: Path) -> None:
+    """One such answer refused the whole set."""
+    ((_, row),) = load(tmp_path, "zephyr", [{"prompt": ASKED, "answer": "\nhello"}]).iterrows()
+    assert learnt("zephyr", row) == ["hello</s>"]
+
+
 def test_a_template_that_begins_an_answer_after_every_chat_is_no_end_within_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
