@@ -38,6 +38,8 @@ LONGEST_NAME = 500
 """Characters of a data set's name: MLflow refuses a longer one, which a list of files easily makes."""
 LONGEST_KEY = 250
 """Characters of the name of a metric or tag."""
+NAMING = ("*.json", "rescores/*/*.json")
+"""Files of a directory that name its entries. One that was moved away may have another in its place, with others."""
 LONGEST_REASON = 100
 """Characters that are shown of an error."""
 
@@ -62,10 +64,12 @@ class Entry:
             return True
 
     def directory_of_another(self, store: RunStore) -> str | None:
-        """The directory that the entry is of, if that is there and is not the run's, which was copied from it."""
+        """The directory that the entry is of, if that still names it and is not the run's, which was copied from it."""
         place: str = self.client.get_run(self.run_id).data.tags.get("ares.directory", "")
-        is_copy = store.mirror is None and os.path.isdir(place) and not os.path.samefile(place, store.directory)
-        return place if is_copy else None
+        if store.mirror is not None or not os.path.isdir(place) or os.path.samefile(place, store.directory):
+            return None
+        naming = (file for pattern in NAMING for file in Path(place).glob(pattern))
+        return place if any(self.run_id in file.read_text(encoding="utf-8") for file in naming) else None
 
     def names_there(self, names: Iterable[str]) -> dict[str, str]:
         """What metrics or tags are called there. One whose plain name is empty or another's is missing.

@@ -123,6 +123,21 @@ def test_a_copied_run_gets_an_entry_of_its_own_and_a_moved_one_keeps_its(tmp_pat
     assert entries[0] != entries[1] == entries[2]
 
 
+def test_a_moved_run_keeps_its_entry_when_another_takes_its_place(tmp_path: Path) -> None:
+    """It got a new one, and a warning that the other run had its own."""
+    tracking, client = opened(tmp_path, steps=2)
+    tracking.catch_up()
+    entry, place = entry_of(tracking, client).info.run_id, tracking.store.directory
+    shutil.move(place, tmp_path / "moved")
+    shutil.copytree(tmp_path / "moved", place)
+    other = Tracking(tracking.settings, tracking.config, RunStore(place))
+    other.store.update_run(mlflow_run_id=None)  # a new run under the old name
+    other.catch_up()
+    moved = Tracking(tracking.settings, tracking.config, RunStore(tmp_path / "moved"))
+    moved.catch_up()
+    assert entry_of(other, client).info.run_id != entry == entry_of(moved, client).info.run_id
+
+
 @pytest.mark.parametrize("tags", [TRAINING, SAVED_VIEW], ids=["kind", "view"])
 def test_mlflows_page_knows_the_tags_that_open_an_experiment_on_its_curves(tags: dict[str, str]) -> None:
     """Its documentation does not promise them."""
