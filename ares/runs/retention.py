@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ares.config import ConfigError
-from ares.store import RunStore, StoreError, files_in, is_held, run_store, runs_directory, runs_in
+from ares.store import MEMO_FILE, RunStore, StoreError, files_in, is_held, run_store, runs_directory, runs_in
 
 logger = logging.getLogger(__name__)
 DAY = 24 * 3600.0
@@ -145,7 +145,8 @@ def prune(store: RunStore, dry_run: bool, unlinked: Counter[int] | None = None) 
     with store.lock():
         counted: Counter[int] = Counter() if unlinked is None else unlinked
         pruned = {path: _freed_bytes(store, path, counted) for path in sorted(_prunable(store))}
-        for path in () if dry_run else pruned:
+        # Results first: of a gc that is killed, none names a file that is gone, which is damage to `ares verify`.
+        for path in () if dry_run else sorted(pruned, key=lambda path: path.name != MEMO_FILE):
             store.remove(path)
     return pruned
 

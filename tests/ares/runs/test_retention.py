@@ -9,6 +9,7 @@ import pytest
 
 from ares.config import ConfigError
 from ares.runs.retention import DAY, Policy, expired, prune
+from ares.store import MEMO_FILE, Kept
 from ares.store.lock import held
 from ares.store.store import RunStore
 from flows.deployed import ares_gc
@@ -67,6 +68,20 @@ def test_what_an_evaluation_or_a_fork_under_way_needs_stays(name: str, runs: Pat
     assert "old" in freed_by(runs, older_than=30)
     prune(RunStore(runs / "old"), dry_run=False)
     assert not written.exists()
+
+
+def test_of_a_step_the_results_go_before_the_files_that_they_name(tmp_path: Path, monkeypatch: Any) -> None:
+    """After a gc that was killed, `ares verify` called what it had deleted missing."""
+    store, removed = RunStore(tmp_path / "run"), list[str]()
+    first = commit(0, None)
+    checkpoint = store.write_json("checkpoints/000002", "weights")
+    for each in (first, second := commit(1, first), commit(2, second, artifacts={"checkpoint": checkpoint})):
+        store.write_commit(each)
+    store.write_json("steps/000001/experience.safetensors", "measured")
+    store.memo(1).keep(Kept("owner-key", "experience", {}))
+    monkeypatch.setattr(store, "remove", lambda path: removed.append(path.name))
+    prune(store, dry_run=False)
+    assert removed == [MEMO_FILE, "experience.safetensors"]
 
 
 def test_the_children_of_an_ablation_under_way_stay(runs: Path) -> None:
