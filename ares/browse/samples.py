@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from ares.browse.runs import TABLES, curves
 from ares.browse.tokens import as_json, load_pieces, token_rows
-from ares.store import DamagedArtifact, RunStore, StoreError, checked_name
+from ares.store import DamagedArtifact, RunStore, StoreError, checked_name, read_drawn
 
 TEXTS = (
     "prompt", "response", "ground_truth", "test_outcomes", "media_references",
@@ -173,7 +173,7 @@ def _table(store: RunStore, step: int, table: str, columns: tuple[str, ...] | No
 def _dropped(store: RunStore, step: int) -> pa.Table:
     """What a step drew and did not train on, as the engine and the grader left it; prompts and answers as far as the
     bootstrap met the problems. Raises StoreError."""
-    drawn, scores = store.read_drawn(step)
+    drawn, scores = read_drawn(store, step)
     store.forget(step)
     trained = _read(*_file(store, step, "samples"), ("slot",))["slot"].to_pylist()
     rows = drawn.join(scores.drop(columns=["id", "slot", "sample"]))

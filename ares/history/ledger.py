@@ -10,7 +10,7 @@ import pandas as pd
 from ares.history.measures import open_past
 from ares.runs import Run
 from ares.step import GREEDY, is_second_turn
-from ares.store import StoreError
+from ares.store import StoreError, read_drawn
 
 
 def draws(run: Run, gone: list[int] | None = None) -> pd.DataFrame:
@@ -21,7 +21,7 @@ def draws(run: Run, gone: list[int] | None = None) -> pd.DataFrame:
     tables = []
     for number in run.store.committed_steps()[1:]:
         try:
-            rows, scores = run.store.read_drawn(number)
+            rows, scores = read_drawn(run.store, number)
         except StoreError:
             if gone is None:
                 raise

@@ -22,7 +22,7 @@ from ares.step import (
     select_rows,
     shape,
 )
-from ares.store import Ref, RunStore, StoreError, file_digest, run_store
+from ares.store import Ref, RunStore, StoreError, file_digest, read_measured, run_store
 
 
 def open_past(name: str, runs: Path, may_differ: tuple[str, ...] = ()) -> Run:
@@ -89,7 +89,7 @@ def restored_with(run: Run, config: Config) -> RunState:
 
 def _measured(step: Step) -> DataProto:
     """A step's samples with what the learner measured of them."""
-    run, kept = step.run, step.run.store.measured(step.number)
+    run, kept = step.run, read_measured(step.run.store, step.number)
     refs = [Ref.model_validate(ref) for each in kept for ref in each["rollouts"]]
     slots = [slot for each in kept for slot in each["slots"]]
     rows = learner_rows([run.store.read_rows(ref) for ref in refs], run.train_set, slots)

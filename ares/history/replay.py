@@ -27,7 +27,7 @@ from ares.history.measures import open_past, shape_again
 from ares.learner import Learner, UpdateResult
 from ares.runs import Run, check_model, find_conflicts
 from ares.step import FEW_STEPS_SLOT, joined_rows, rewarded, sampled_rows, token_batch
-from ares.store import RunStore, StoreError
+from ares.store import RunStore, StoreError, read_drawn
 from ares.workers import check_weights, newest_checkpoint
 
 MAY_CHANGE = ("algorithm.", "learner.")
@@ -132,7 +132,7 @@ def replay(
     changed = override(own, overrides) if overrides else own
     if missing := find_conflicts(own, changed, set(), step, "experience"):
         raise ConfigError(f"{', '.join(missing)}: what that takes was not measured in this run: `ares fork` makes it")
-    drawn, scores = store.read_drawn(step)
+    drawn, scores = read_drawn(store, step)
     begun, _ = newest_checkpoint(store, step - 1)
     tell(cost_of_updates(store, begun + 1, step, 2 if overrides else 1))
     for number in range(step):
@@ -156,7 +156,7 @@ def _held_out(run: Run, step: int) -> tuple[DataProto, Tensor] | None:
     if not evaluated or run.validation_set is None:
         return None
     try:
-        rows, scores = run.store.read_drawn(evaluated[-1], held_out=True)
+        rows, scores = read_drawn(run.store, evaluated[-1], held_out=True)
     except StoreError:
         return None
     # Samples of averaged weights have the same numbers, and come last.

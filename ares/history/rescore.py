@@ -27,7 +27,7 @@ from ares.grading import answered, grade_rows, load_grader
 from ares.history.measures import open_past, restored_with, shape_again
 from ares.runs import Step, load_sets, run_files, what_grades
 from ares.step import is_second_turn, joined_rows, keep_groups, observe_tests, rewarded, total_reward
-from ares.store import MEMO_FILE, StoreError, file_digest
+from ares.store import MEMO_FILE, StoreError, file_digest, read_drawn
 
 IDS, OF_PROBLEMS = ["id", "slot", "sample"], ["prompt", "answer"]
 ASKED = "asked.json"
@@ -163,7 +163,7 @@ class Rescore:
         if (kept := self._kept(number)) is not None:
             return kept
         step = self.run.step(number)
-        drawn, before = self.run.store.read_drawn(number)
+        drawn, before = read_drawn(self.run.store, number)
         problems = self.problems.rows(drawn["id"].tolist())
         after = grade_rows(self.grader, answered(drawn, problems, max(number - 1, 0)))
         verdicts, judged = self._compared(step, drawn, before, after.drop(columns="exec_time", errors="ignore"))

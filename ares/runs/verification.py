@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ares.runs.description import read_config
 from ares.runs.run import resumed_commit
-from ares.store import MEMO_FILE, DamagedArtifact, Ref, RunStore, StoreError
+from ares.store import MEMO_FILE, DamagedArtifact, Ref, RunStore, read_finished_memo
 
 NOT_NEEDED_LATER = ("checkpoint", "batch", "under-way")
 """What may be missing before an intact checkpoint: older checkpoints are deleted, and `ares gc` deletes the others."""
@@ -46,6 +46,7 @@ def verify(store: RunStore) -> Verification:
     named = {ref for commit in commits for ref in commit.artifacts.values()}
     for commit in commits:
         damages += _damages_of_phases(store, commit.step, named)
+        store.forget(commit.step)
     for step in (len(commits), len(commits) + 1):  # in flight
         if not store.memo(step).is_intact:
             damages.append(f"{store.step_path(step)}/{MEMO_FILE} is damaged")
@@ -55,17 +56,16 @@ def verify(store: RunStore) -> Verification:
 
 def _damages_of_phases(store: RunStore, step: int, named: set[Ref]) -> Iterator[str]:
     """A line for each file that a committed step's phases wrote and no commit has named, and for their results."""
+    if not store.memo(step).path.exists():  # `ares gc` has deleted it, and these files with it
+        return
     try:
-        memo = store.finished_memo(step)
+        memo = read_finished_memo(store, step)
     except DamagedArtifact:
         yield f"{store.step_path(step)}/{MEMO_FILE} is damaged"
-    except StoreError:
-        pass  # `ares gc` has deleted it, and these files with it
     else:
         refs = {ref.path: ref for kept in memo.of_phases(READ_AGAIN) for ref in kept.refs()}
         own = [ref for ref in refs.values() if ref.path.startswith(f"{store.step_path(step)}/")]
         yield from (_damage(store, ref) for ref in own if ref not in named and not store.intact([ref]))
-    store.forget(step)
 
 
 def _damage(store: RunStore, ref: Ref) -> str:

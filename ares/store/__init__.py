@@ -4,6 +4,7 @@ Covered: artifacts with hashes, commits, locks, upload and download. Not covered
 """
 
 from ares.store.commits import Commit, Fork, Ref
+from ares.store.drawn import read_drawn, read_finished_memo, read_measured
 from ares.store.errors import DamagedArtifact, RunHeld, StoreError
 from ares.store.files import file_digest, files_in
 from ares.store.locations import database_beside, database_of, run_store, runs_directory, runs_in, tracking_uri

@@ -134,35 +134,6 @@ class RunStore:
             self._keep(ref, table)
         return table.to_pandas()
 
-    def read_drawn(self, step: int, held_out: bool = False) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """All samples that a committed step drew to train on, or of its evaluation, and their scores, row by row.
-
-        Raises StoreError if they are gone or damaged.
-        """
-        memo, drawn, scores = self.finished_memo(step), [], []
-        scored = {ref.path: ref for kept in memo.last_of("score") for ref in kept.refs()}
-        sampled = [ref for kept in memo.last_of("rollout") for ref in kept.refs() if "-validation-" in ref.path]
-        if not held_out:
-            sampled = [Ref.model_validate(ref) for each in self.measured(step) for ref in each["rollouts"]]
-        for ref in sorted(sampled, key=lambda ref: ref.path):
-            try:
-                drawn.append(pd.read_parquet(self.path(ref)))
-                scores.append(self.read_rows(scored[ref.path.replace("/rollout-", "/score-")]))
-            except DamagedArtifact as error:
-                raise StoreError(f"step {step}: its samples are gone or damaged: {error}") from error
-        if not drawn:
-            raise StoreError(f"step {step}: it has no {'evaluation' if held_out else 'samples'} ({memo.path})")
-        return pd.concat(drawn, ignore_index=True), pd.concat(scores, ignore_index=True)
-
-    def measured(self, step: int) -> list[dict[str, Any]]:
-        """What the learner measured of the samples of a committed step, draw by draw; of the bootstrap by shards.
-
-        Raises StoreError if that is gone or damaged.
-        """
-        found = [kept.result for kept in self.finished_memo(step).last_of("experience")]
-        draws = self.read_commit(step).metrics.get("filter/rollouts", len(found))
-        return found[: int(draws)]  # before it was done again, the step may have drawn more
-
     def _keep(self, ref: Ref, table: pa.Table) -> None:
         """Keep a table in memory if its step is under way."""
         if any(ref.path.startswith(f"{self.step_path(step)}/") for step in self._memos):
@@ -339,21 +310,6 @@ class RunStore:
                 self.mirror.bring(file, anew=True)
             self._memos[step] = Memo(self.directory / file, lambda path: self._upload(file, path))
         return self._memos[step]
-
-    def finished_memo(self, step: int) -> Memo:
-        """What the phases of a committed step have found.
-
-        Raises StoreError if it is gone, and DamagedArtifact if a line of it is damaged or lost.
-        """
-        memo, artifacts = self.memo(step), self.read_commit(step).artifacts
-        if not memo.path.exists():
-            raise StoreError(f"step {step}: what it sampled is gone, as after `ares gc` ({MEMO_FILE})")
-        made = {ref for kept in memo.of_phases(("bootstrap", "shape", "evaluate")) for ref in kept.refs()}
-        # Step 0 of learning from data has a table of samples that no phase has made.
-        last = ("samples", "evaluation") if step or memo.of_phases(["experience"]) else ("evaluation",)
-        if not memo.is_intact or {artifacts[name] for name in last if name in artifacts} - made:
-            raise DamagedArtifact(f"step {step}: {memo.path} is damaged: lines of it have changed or are missing")
-        return memo
 
     def step_path(self, step: int) -> str:
         """Folder of a step's artifacts; the bootstrap is step 0."""

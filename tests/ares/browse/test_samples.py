@@ -151,7 +151,7 @@ def test_a_dropped_group_of_an_episode_that_the_bootstrap_has_not_met_is_shown_w
     drawn = pd.DataFrame({"id": ["a", "a", "b"], "slot": [0, 1, 2], "sample": 0, "response": "x",
                           "token_ids": [[5, 6, 7]] * 3, "sampled": [[True, False, True]] * 3})  # fmt: skip
     scores = drawn[["id", "slot", "sample"]].assign(accuracy=1.0)
-    monkeypatch.setattr(RunStore, "read_drawn", lambda store, step: (drawn, scores))
+    monkeypatch.setattr("ares.browse.samples.read_drawn", lambda store, step: (drawn, scores))
     assert samples(store, 1, "dropped")["columns"]["tokens"] == [2, 2]
     known, unknown = (problem(store, "samples", name) for name in ("a", "b"))
     assert (known["prompt"], known["answer"]) == ("Q", "7")

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +13,7 @@ from ares.config import ConfigError
 from ares.history import Replayed, Update, open_past, replay
 from ares.history.replay import _held_out
 from ares.step import FEW_STEPS_SLOT
-from ares.store import RunStore, StoreError
+from ares.store import RunStore, StoreError, read_drawn
 from tests.short_runs import told
 
 
@@ -68,10 +69,10 @@ def test_held_out_answers_are_those_of_the_policy_with_all_of_its_passes(
     run = open_past("uninterrupted", runs)
     for step in range(3):
         run.advance(run.store.read_commit(step))
-    rows, scores = run.store.read_drawn(2, held_out=True)
+    rows, scores = read_drawn(run.store, 2, held_out=True)
     few = rows.assign(slot=rows["slot"] + FEW_STEPS_SLOT)
     drawn = pd.concat([rows, few, rows], ignore_index=True), pd.concat([scores] * 3, ignore_index=True)
-    monkeypatch.setattr(run.store, "read_drawn", lambda step, held_out: drawn)
+    monkeypatch.setattr(sys.modules["ares.history.replay"], "read_drawn", lambda store, step, held_out: drawn)
     held_out = _held_out(run, 3)
     assert held_out is not None
     assert len(held_out[0]) == len(held_out[1]) == len(rows)

@@ -12,7 +12,7 @@ from ares.browse.runs import curves
 from ares.config import ConfigError, override
 from ares.history import Judged, Rescore
 from ares.step import RunState
-from ares.store import RunStore, StoreError
+from ares.store import RunStore, StoreError, read_drawn
 from tests.ares.grading.test_reward_model import classifier
 from tests.in_process import train_here
 from tests.short_runs import told
@@ -74,7 +74,7 @@ def test_another_verifier_changes_the_verdicts_that_it_says(copied: Path, tmp_pa
 def test_groups_are_kept_by_the_rule_of_training_where_truncated_samples_are_left_out(runs: Path) -> None:
     again = Rescore("uninterrupted", [], runs)
     again.run.advance(again.run.store.read_commit(0))
-    drawn, scores = again.run.store.read_drawn(1)
+    drawn, scores = read_drawn(again.run.store, 1)
     drawn["finish_reason"] = np.where(drawn["sample"] == 0, "stop", "length")
     for left_out, kept in (("false", drawn["slot"].unique().tolist()), ("true", [])):
         overlong = f"algorithm.overlong.mask_truncated={left_out}"
@@ -84,7 +84,7 @@ def test_groups_are_kept_by_the_rule_of_training_where_truncated_samples_are_lef
 
 def test_tests_that_end_otherwise_in_the_bootstrap_change_the_course_where_they_weigh_what_follows(runs: Path) -> None:
     again = Rescore("uninterrupted", [], runs)
-    drawn, scores = again.run.store.read_drawn(0)
+    drawn, scores = read_drawn(again.run.store, 0)
     config = override(again.run.config, ["reward.kind=code", "reward.code.design=dense_weighted"])
     again.run.state = RunState.initial(config, len(again.run.train_set))
     judged = scores.assign(error_type="wrong_answer", pass_ratio=0.5, format=1.0)

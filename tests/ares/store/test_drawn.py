@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ares.store import MEMO_FILE, Kept, RunStore, StoreError
+from ares.store import MEMO_FILE, Kept, RunStore, StoreError, read_drawn, read_measured
 from tests.ares.store_builders import chain, commit
 
 STEP = "steps/000001"
@@ -39,10 +39,10 @@ def test_a_step_that_was_done_again_has_drawn_what_it_drew_last(store: RunStore)
     """Shards of a past in which it drew more were counted, and the learner's measures of them."""
     for shards, past in ((3, "a"), (2, "b"), (3, "a"), (1, "b")):
         draw_step(store, shards, past)
-        drawn, scores = store.read_drawn(1)
+        drawn, scores = read_drawn(store, 1)
         assert drawn["slot"].unique().tolist() == scores["slot"].unique().tolist() == list(range(shards))
         assert {*drawn["past"], *scores["past"]} == {past}
-        assert len(store.measured(1)) == shards
+        assert len(read_measured(store, 1)) == shards
 
 
 def flip(file: Path) -> None:
@@ -70,4 +70,4 @@ def test_damaged_samples_are_refused(file: str, damage: Callable[[Path], None], 
     draw_step(store, 2, "a")
     damage(store.directory / STEP / file)
     with pytest.raises(StoreError, match=told):
-        store.read_drawn(1)
+        read_drawn(store, 1)
