@@ -212,7 +212,7 @@ def tools_of(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> dict
     """The argument with which the chat template shows a row's own tools: its column `tools`, a list of schemas or the
     JSON of one, as TRL has it. Raises DataError."""
     given = row.get("tools")
-    if is_missing(given) or given in ("", []):
+    if is_missing(given) or given in ("", "null"):
         return {}
     try:
         tools = without_nulls(json.loads(given) if isinstance(given, str) else given)

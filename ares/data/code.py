@@ -262,11 +262,14 @@ def _packages(given: Any) -> tuple[str, ...]:
 def _time_limit(row: dict[str, Any]) -> float | None:
     """Seconds, from a number, `2.0 seconds` (TACO), `500 ms` or {"seconds", "nanos"} (CodeContests); None otherwise.
 
-    Raises RowError where the unit is unknown.
+    Raises RowError where the unit is unknown, or seconds are no number.
     """
     value = json_value(row.get("time_limit"), "time_limit")
     if isinstance(value, dict):
-        value = float(value.get("seconds") or 0) + float(value.get("nanos") or 0) / 1e9
+        try:
+            value = float(value.get("seconds") or 0) + float(value.get("nanos") or 0) / 1e9
+        except (TypeError, ValueError):
+            raise RowError(f"time_limit's seconds and nanos are numbers, this is {value!r:.80}") from None
     if isinstance(value, int | float):
         return float(value) if value > 0 and value is not True else None
     found = _TIME.match(str(value))

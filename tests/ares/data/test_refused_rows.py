@@ -112,6 +112,8 @@ NO_PICKLE = "neither JSON nor base64 of a zlib-compressed pickle"
         (BIG | {"libs": "numpy"}, "libs is a list of modules, this is 'numpy'"),
         *((PLAIN | {"time_limit": wrong}, f"or has a unit, as 500 ms or 1 minute, this is {wrong!r}")
           for wrong in ("2 hours", "2m", "2,000 ms", "1 min 30 s", "1-2 minutes")),
+        *((PLAIN | {"time_limit": wrong}, "time_limit's seconds and nanos are numbers, this is {")
+          for wrong in ({"seconds": "two"}, {"seconds": 1, "nanos": [1]})),
         *((MBPP_PLUS | {"packages": wrong}, "packages is a list of modules")
           for wrong in (["scikit-learn"], 3, [3], "import numpy")),
     ],
