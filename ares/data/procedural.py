@@ -57,6 +57,11 @@ def read_procedural(source: str, limit: int | None, held_out: bool = False) -> p
 def _episodes(settings: dict[str, Any], limit: int | None) -> pd.DataFrame:
     if unknown := settings.keys() - {"size", "seed"}:
         raise ValueError(f"episodes have size and seed, no {min(unknown)!r}")
-    size, first = (int(settings[name]) for name in ("size", "seed"))
+    try:
+        size, first = (int(settings[name]) for name in ("size", "seed"))
+    except ValueError as error:
+        raise ValueError(f"size and seed are whole numbers ({error})") from error
+    if size < 1:
+        raise ValueError(f"size is at least 1, this is {size}")
     seeds = range(first, first + (size if limit is None else min(size, limit)))
     return pd.DataFrame({"id": list(map(str, seeds)), "seed": list(seeds)}, index=pd.RangeIndex(1, len(seeds) + 1))
