@@ -44,10 +44,10 @@ _FRAME_CODES = ("PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "ST
 
 def humaneval(row: Row) -> Row:
     """The head of a function: tests see its helpers and imports too."""
-    head = row["prompt"]
+    head, solution = row["prompt"], text_of(row, "canonical_solution")
     return {
         "setup": head,
-        "solution": head + row["canonical_solution"] if "canonical_solution" in row else None,
+        "solution": None if solution is None else head + solution,
         "asked": f"Complete this Python function. {FENCE}\n\n```python\n{head.rstrip()}\n```",
         **_begun_function(head),
     }
@@ -61,21 +61,22 @@ def bigcodebench(row: Row) -> Row:
         packages = sorted({str(name).partition(".")[0] for name in names} - sys.stdlib_module_names)
     except (SyntaxError, ValueError, TypeError) as error:
         raise RowError(f"libs is a list of modules, this is {libs!r:.80}") from error
+    instruct = text_of(row, "instruct_prompt")
     return {
         "before": f"{row['code_prompt'].rstrip()}\n    pass\n",
         "solution": f"{row['complete_prompt'].rstrip()}\n{row.get('canonical_solution', '')}",
         "packages": packages,
-        "asked": f"{row['instruct_prompt'].strip()}\n{FENCE}" if "instruct_prompt" in row else None,
+        "asked": None if instruct is None else f"{instruct.strip()}\n{FENCE}",
         **_begun_function(row["complete_prompt"]),
     }
 
 
 def mbpp(row: Row) -> Row:
     """MBPP, its sanitized split, and MBPP+, whose `test` holds hundreds of inputs."""
-    solution, asserts = text_of(row, "code"), [str(each) for each in row["test_list"]]
+    solution, asserts = text_of(row, "code"), _texts_of(row, "test_list")
     problem = statement_of(row)
     return {
-        "setup": text_of(row, "test_setup_code") or "\n".join(map(str, row.get("test_imports", []))),
+        "setup": text_of(row, "test_setup_code") or "\n".join(_texts_of(row, "test_imports")),
         "entry_point": _shadowing(solution or "", asserts) if "test" in row else None,
         "solution": solution,
         "asked": f"{problem}\nThe program must pass this test:\n{asserts[0]}\n{FENCE}" if problem and asserts else None,
@@ -86,7 +87,7 @@ def mbpp(row: Row) -> Row:
 def leetcode(row: Row) -> Row:
     """LeetCodeDataset: `entry_point` is `Solution().name`, and `prompt` holds the imports and helpers of its judge."""
     name, starter = row["entry_point"].rpartition(".")[2], row["starter_code"].strip()
-    problem = row.get("problem_description") or row.get("query") or ""
+    problem = text_of(row, "problem_description") or text_of(row, "query") or ""
     return {
         "setup": row.get("prompt", ""),
         "before": f"{CONTEST_IMPORTS}{row.get('prompt', '')}\n",
@@ -113,7 +114,10 @@ def contest(row: Row) -> Row:
 def codecontests(row: Row) -> Row:
     """CodeContests: solutions in several languages, of which Python 3 has a number or a name."""
     given = json_value(row.get("solutions") or {}, "solutions")
-    both = zip(given.get("language", []), given.get("solution", []), strict=False)
+    columns = [given.get(name) for name in ("language", "solution")] if isinstance(given, dict) else []
+    if not all(isinstance(each, list) for each in columns):
+        return contest({**row, "solutions": []})
+    both = zip(*columns, strict=False)
     in_python = [text for language, text in both if language in (3, "PYTHON3")]
     return contest({**row, "solutions": in_python})
 
@@ -163,6 +167,14 @@ def text_of(row: Row, name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise RowError(f"{name} is text, this is {value!r:.80}")
     return value
+
+
+def _texts_of(row: Row, name: str) -> list[str]:
+    """A column that holds a list of texts, the JSON of one, or one text. Raises RowError."""
+    value = json_value(row.get(name, []), name)
+    if not isinstance(value, list | str):
+        raise RowError(f"{name} is a list of texts, this is {value!r:.80}")
+    return [value] if isinstance(value, str) else [str(each) for each in value]
 
 
 def statement_of(row: Row) -> str:

@@ -1,6 +1,7 @@
 """Rows in the field's formats that cannot be used, and pickles in them, which run nothing."""
 
 import base64
+import contextlib
 import json
 import pickle
 import zlib
@@ -17,15 +18,32 @@ from tests.ares.data.code_rows import (
     APPS,
     BIG,
     CHECKER,
+    HUMANEVAL,
+    LEETCODE,
     LIVE,
     LIVE_FUNCTION,
     MBPP_PLUS,
     PLAIN,
+    RIGHT,
+    SANITIZED,
     Row,
     packed,
     read,
     verl,
 )
+
+ANYTHING = (None, "", 0, -1, 1.5, True, [], {}, [None], [[]], [{}], {"a": None}, "null", "[", "{", "[null]", "\ud800",
+            ["a", 1], [{"input": 1}], {"inputs": [1]}, {"language": 3, "solution": [1]}, 10**30)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_column_of_a_set_that_holds_anything_else_is_read_or_refused(name: str) -> None:
+    """Solutions as a number, or a test_list of 5, ended `ares data check` with a traceback."""
+    row, _ = RIGHT[name]
+    for column in row:
+        for value in ANYTHING:
+            with contextlib.suppress(RowError):
+                read(row | {column: value})
 
 
 class Opens:
@@ -110,6 +128,10 @@ NO_PICKLE = "neither JSON nor base64 of a zlib-compressed pickle"
         (LIVE_FUNCTION | {"metadata": "{}"}, "names no function"),
         (scripts('{"fn_name": "a b", "inputs": [[]], "outputs": [1]}'), "fn_name is 'a b'"),
         (BIG | {"libs": "numpy"}, "libs is a list of modules, this is 'numpy'"),
+        (BIG | {"instruct_prompt": 7}, "instruct_prompt is text, this is 7"),
+        (HUMANEVAL | {"canonical_solution": ["x"]}, "canonical_solution is text, this is ['x']"),
+        (LEETCODE | {"problem_description": -1}, "problem_description is text, this is -1"),
+        *((SANITIZED | {name: 5}, f"{name} is a list of texts, this is 5") for name in ("test_list", "test_imports")),
         *((PLAIN | {"time_limit": wrong}, f"or has a unit, as 500 ms or 1 minute, this is {wrong!r}")
           for wrong in ("2 hours", "2m", "2,000 ms", "1 min 30 s", "1-2 minutes")),
         *((PLAIN | {"time_limit": wrong}, "time_limit's seconds and nanos are numbers, this is {")
