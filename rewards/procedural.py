@@ -44,14 +44,12 @@ def make_task(source: str) -> Any:
             f"reasoning-gym has no task {name!r} (near it: {', '.join(get_close_matches(name, DATASETS))})"
         )
     task, configuration = DATASETS[name]
-    known = {field.name: field.default for field in dataclasses.fields(configuration)} | {"seed": 0}
+    known = {field.name: field.default for field in dataclasses.fields(configuration)}
     settings = {key: _value(text) for key, text in parse_qsl(query, strict_parsing=bool(query))}
     if unknown := settings.keys() - {*known, "level"}:
         raise ValueError(f"the task {name} has no setting {min(unknown)!r} (it has level, {', '.join(known)})")
     for key, value in settings.items():  # a text for a truth value would be true, and others fail later
-        if isinstance(known.get(key), int | float) and (
-            isinstance(value, str) or (key in ("size", "seed") and not isinstance(value, int))
-        ):
+        if isinstance(value, str) and isinstance(known.get(key), int | float):
             raise ValueError(f"the task {name} refuses its settings: {key} is not {value!r}")
     try:
         if "level" in settings:

@@ -115,9 +115,7 @@ def codecontests(row: Row) -> Row:
     """CodeContests: solutions in several languages, of which Python 3 has a number or a name."""
     given = json_value(row.get("solutions") or {}, "solutions")
     columns = [given.get(name) for name in ("language", "solution")] if isinstance(given, dict) else []
-    if not all(isinstance(each, list) for each in columns):
-        return contest({**row, "solutions": []})
-    both = zip(*columns, strict=False)
+    both = zip(*columns, strict=False) if all(isinstance(each, list) for each in columns) else ()
     in_python = [text for language, text in both if language in (3, "PYTHON3")]
     return contest({**row, "solutions": in_python})
 

@@ -31,7 +31,13 @@ def read_procedural(source: str, limit: int | None, held_out: bool = False) -> p
     """
     name, _, query = source.partition("?")
     usual = {"size": SIZE, "seed": FIRST_HELD_OUT if held_out else 0}
-    settings = usual | dict(parse_qsl(query, strict_parsing=bool(query)))
+    settings: dict[str, Any] = {**usual, **dict(parse_qsl(query, strict_parsing=bool(query)))}
+    try:
+        settings |= {name: int(settings[name]) for name in usual}
+    except ValueError as error:
+        raise ValueError(f"size and seed are whole numbers ({error})") from error
+    if settings["size"] < 1:
+        raise ValueError(f"size is at least 1, this is {settings['size']}")
     if name == EPISODES:
         return _episodes(settings, limit)
     opened = f"{name}?{urlencode(settings, safe=',')}"
@@ -57,11 +63,6 @@ def read_procedural(source: str, limit: int | None, held_out: bool = False) -> p
 def _episodes(settings: dict[str, Any], limit: int | None) -> pd.DataFrame:
     if unknown := settings.keys() - {"size", "seed"}:
         raise ValueError(f"episodes have size and seed, no {min(unknown)!r}")
-    try:
-        size, first = (int(settings[name]) for name in ("size", "seed"))
-    except ValueError as error:
-        raise ValueError(f"size and seed are whole numbers ({error})") from error
-    if size < 1:
-        raise ValueError(f"size is at least 1, this is {size}")
+    size, first = settings["size"], settings["seed"]
     seeds = range(first, first + (size if limit is None else min(size, limit)))
     return pd.DataFrame({"id": list(map(str, seeds)), "seed": list(seeds)}, index=pd.RangeIndex(1, len(seeds) + 1))
