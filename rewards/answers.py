@@ -186,7 +186,7 @@ def _relations(answer: str, truth: str) -> bool | None:
         return _same(*values)
     if "(" in "".join(names):  # f(2)=6 is not f(1)=3
         return False
-    if given[1::2] == wanted[1::2] == ["="]:
+    if given[1::2] == wanted[1::2] == ("=",):
         try:
             return proportional(f"({given[0]})-({given[2]})", f"({wanted[0]})-({wanted[2]})")
         except Unreadable:
@@ -194,7 +194,7 @@ def _relations(answer: str, truth: str) -> bool | None:
     return given[1::2] == wanted[1::2] and all(map(_same, given[::2], wanted[::2]))
 
 
-def _named(sides: list[str]) -> tuple[str, str]:
+def _named(sides: tuple[str, ...]) -> tuple[str, str]:
     """(name, value) of x=5, f(x)=x^2, x=3+4=7, (x,y)=(1,2), 3+4=7; a value has no name; ("", "") of other relations."""
     if len(sides) == 1:
         return "", sides[0]
@@ -205,7 +205,7 @@ def _named(sides: list[str]) -> tuple[str, str]:
         if re.search("[a-zA-Z]", values[-1]):
             return "", ""
         if not SUM_OF_NAMES.fullmatch(name):
-            name, values = "", [name, *values]
+            name, values = "", (name, *values)
     if len(name) == 1 and re.search(rf"(?<![a-zA-Z\\]){name}{END}", values[-1]):  # x=2x+1 does not define x
         return "", ""
     return (name, values[-1]) if all(_same(*pair) for pair in pairwise(values)) else ("", "")
@@ -213,7 +213,7 @@ def _named(sides: list[str]) -> tuple[str, str]:
 
 def _interval(text: str) -> str:
     r"""An inequality as an interval: 0<x\le 2 as (0,2]; "" where it is none."""
-    sides = pieces(text, RELATION)
+    sides = list(pieces(text, RELATION))
     is_backwards = len(sides) == 3 and NAME.fullmatch(sides[2]) and not NAME.fullmatch(sides[0])
     if is_backwards or (len(sides) == 5 and sides[1] not in RISING):
         sides = sides[::-1]

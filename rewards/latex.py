@@ -135,11 +135,12 @@ def closes(text: str, start: int) -> int:
 
 def split(text: str, separator: re.Pattern[str] = SEPARATOR) -> list[str]:
     """The parts of a text between separators outside brackets and environments."""
-    return pieces(text, separator)[::2]
+    return list(pieces(text, separator)[::2])
 
 
-def pieces(text: str, separator: re.Pattern[str]) -> list[str]:
-    """Parts and the separators between them in turn."""
+@functools.lru_cache(maxsize=1024)
+def pieces(text: str, separator: re.Pattern[str]) -> tuple[str, ...]:
+    """Parts and the separators between them in turn. An entry of a list is read once for all it is compared with."""
     found, start, at = [], 0, 0
     while at < len(text):
         if text[at] in "([{" or text.startswith(("\\{", "\\begin{"), at):
@@ -151,4 +152,4 @@ def pieces(text: str, separator: re.Pattern[str]) -> list[str]:
         else:
             at += 2 if text[at] == "\\" and not text[at + 1 : at + 2].isalpha() else 1
     found.append(text[start:])
-    return [piece.strip() if piece.strip('" ') else "" for piece in found]
+    return tuple(piece.strip() if piece.strip('" ') else "" for piece in found)
