@@ -36,8 +36,8 @@ def read_procedural(source: str, limit: int | None, held_out: bool = False) -> p
         settings |= {name: int(settings[name]) for name in usual}
     except ValueError as error:
         raise ValueError(f"size and seed are whole numbers ({error})") from error
-    if settings["size"] < 1:
-        raise ValueError(f"size is at least 1, this is {settings['size']}")
+    if not 1 <= settings["size"] <= FIRST_HELD_OUT:  # a longer train set would hold the held-out questions
+        raise ValueError(f"size is 1 to {FIRST_HELD_OUT}, not {settings['size']}")
     if name == EPISODES:
         return _episodes(settings, limit)
     opened = f"{name}?{urlencode(settings, safe=',')}"
