@@ -26,8 +26,8 @@ $(READY): pyproject.toml ares/setup.sh
 train: $(READY)
 	$(BIN)/ares train tiny-math --run tiny-math
 
-# Three workers for two cores: a third of the time a test waits for a service or a process.
-PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder -rs
+# Four workers for two cores: tests often wait for a service or a process.
+PYTEST := $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder -rs
 
 # A published model with 135 million parameters learns sums: 13 s a step on two idle cores.
 SMOLLM2 := examples/smollm2/checkpoint

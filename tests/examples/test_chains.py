@@ -53,6 +53,7 @@ def test_answer_and_steps_agree_with_the_usual_precedence(level: int) -> None:
         assert shape in {1: {"+"}, 2: {"-", "*"}, 3: {"*+"}, 4: {"*-+"}}[level]
 
 
+@pytest.mark.slow
 def test_heldout_expressions_occur_nowhere_in_training_and_need_only_taught_steps(graded: Split[Chain]) -> None:
     heldout = {problem.expression for problem in graded.heldout}
     for problem in graded.train:

@@ -21,6 +21,7 @@ from rewards.code import code_format_score
 from sandbox import Program, SandboxPool
 
 
+@pytest.mark.slow
 def test_solutions_pass_and_every_usual_error_fails() -> None:
     """Through the sandbox: what the families' texts say is what their callables compute."""
     programs, right = [], []

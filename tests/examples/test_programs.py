@@ -53,6 +53,7 @@ def asserts(problem: Problem, function_of: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "function"), [("solution", "function"), ("slip", "slipped")])
 def test_texts_and_callables_of_every_family_agree(pool: SandboxPool, text: str, function: str) -> None:
     """The text in the sandbox and the callable beside it are the same function, on inputs of their own."""

@@ -129,6 +129,7 @@ def test_another_seed_is_another_model(built: Built, tmp_path: Path) -> None:
         assert (built("tiny-math") / file).read_bytes() != (tmp_path / file).read_bytes(), file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_what_is_shipped_is_what_the_seed_gives_but_for_the_weights(name: str, built: Built) -> None:
     """tiny-vision's rows are compared, since parquet's bytes depend on who wrote them."""

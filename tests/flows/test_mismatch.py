@@ -40,7 +40,8 @@ def load_wrong_weights(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("tiny-math", 0, NO_LEARNER_PASS, "step 0, bootstrap", []),
         ("tiny-math", 1, ["validation.temperature=0.7"], "step 1, validation", [0]),
-        ("tiny-tool", 0, ["environment.processes=1"], "step 0, bootstrap", []),  # of episodes the turns are kept, too
+        # of episodes the turns are kept, too
+        pytest.param("tiny-tool", 0, ["environment.processes=1"], "step 0, bootstrap", [], marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_wrong_weights_in_the_engine_stop_the_run_and_right_ones_are_sampled_from_again(

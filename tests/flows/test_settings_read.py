@@ -109,7 +109,7 @@ def recorded(config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch) -> d
         ("tiny-math", ["algorithm.advantage.estimator=gae", "algorithm.kl.placement=reward"]),
         ("tiny-math", ["algorithm.advantage.estimator=remax", "algorithm.overlong.mask_truncated=true"]),
         ("tiny-code-feedback", ["reward.code.design=dense_weighted", "reward.code.workers=1"]),
-        ("tiny-diffusion", ["reward.code.workers=1"]),
+        pytest.param("tiny-diffusion", ["reward.code.workers=1"], marks=pytest.mark.slow),
     ],
 )
 def test_no_phase_reads_what_a_fork_sharing_it_may_change(

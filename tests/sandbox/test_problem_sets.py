@@ -77,6 +77,7 @@ def check_mutants(load: Callable[[], list[Program]], count: int, folder: Path) -
     assert len(compared) > 0.9 * (len(judged) - len(endless))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [humaneval, mbpp], ids=["humaneval", "mbpp"])
 def test_one_token_mutants_agree_with_plain_execution(load: Callable[[], list[Program]], tmp_path: Path) -> None:
     check_mutants(load, 40, tmp_path)

@@ -152,7 +152,9 @@ def test_an_actor_that_dies_every_time_ends_the_run_resumably(run: Run, monkeypa
     cluster.shut_down()
 
 
-@pytest.mark.parametrize(("method", "call", "silence"), [("__init__", "start", 2), ("join", "join", 8)])
+@pytest.mark.parametrize(
+    ("method", "call", "silence"), [("__init__", "start", 2), pytest.param("join", "join", 8, marks=pytest.mark.slow)]
+)
 def test_an_actor_that_does_not_come_up_is_replaced(
     method: str, call: str, silence: int, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -183,7 +185,10 @@ def test_an_actor_that_does_not_come_up_is_replaced(
     cluster.shut_down()
 
 
-@pytest.mark.parametrize(("method", "cause"), [("__init__", "KeyError: "), ("notes", "ValueError: no such thing")])
+@pytest.mark.parametrize(
+    ("method", "cause"),
+    [pytest.param("__init__", "KeyError: ", marks=pytest.mark.slow), ("notes", "ValueError: no such thing")],
+)
 def test_what_an_actor_raises_is_told_once_with_its_name_and_the_file_of_its_trace(
     method: str, cause: str, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

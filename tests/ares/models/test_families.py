@@ -120,7 +120,7 @@ def _summed(policy: LanguageModel, batch: Any) -> dict[str, Tensor]:
     return {name: value.grad.clone() for name, value in policy.model.named_parameters() if value.grad is not None}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", EVERY)
 def test_the_engine_samples_with_the_learners_log_probs(name: str, dtype: str, tmp_path: Path) -> None:
     """Prompts of very different lengths, one beyond every window; weights are handed over as after a step."""
