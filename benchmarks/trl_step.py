@@ -29,21 +29,22 @@ SMOLLM2 = "examples/smollm2/checkpoint"
 @dataclass
 class Work:
     """What is sampled: the most tokens, the end token's logit (None: SmolLM2's own), what each question begins with,
-    prompts a step, and rows of a micro-batch of TRL's."""
+    prompts a step, and the size of a micro-batch: rows of TRL's, tokens of ours."""
 
     tokens: int
     end_logit: float | None
     preamble: str = ""
     prompts: int = 16
     micro: int = 32
+    micro_tokens: int = 4096
 
 
 WORK = {
     "fixed": Work(128, -30.0),
     "fixed_long_prompts": Work(128, -30.0, "Add the numbers one after the other. " * 3),
     "skewed": Work(256, 2.05),
-    "story": Work(64, None, "Write a long story in which a child asks: ", prompts=4, micro=8),
-    "sums": Work(256, None, prompts=4, micro=8),
+    "story": Work(64, None, "Write a long story in which a child asks: ", prompts=4, micro=8, micro_tokens=512),
+    "sums": Work(512, None, prompts=4, micro=8, micro_tokens=512),
 }
 TWO = ["rollout.engines=2", "learner.ranks=2"]  # two cores: processes of one thread each
 LEAN = "algorithm.policy.old_log_probs=engine"  # TRL makes no pass before the update either
@@ -111,7 +112,8 @@ def ours(model: Path, work: Work, steps: int, settings: list[str]) -> None:
     prompts = [f"rollout.prompts={work.prompts}", f"learner.global_batch_prompts={work.prompts}"]
     overrides = [*SETTINGS, *prompts, *settings, f"model.path={model}", f"data.train={home / 'train.jsonl'}",
                  f"reward.kind={home / 'reward.py'}:reward", f"train.steps={steps}",
-                 f"rollout.max_response_length={work.tokens}"]  # fmt: skip
+                 f"rollout.max_response_length={work.tokens}",
+                 f"learner.micro_batch_tokens={work.micro_tokens}"]  # fmt: skip
     with local_api() as server:
         assert server is not None
         with server.connected():
