@@ -15,8 +15,7 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from ares.runs import read_config
-from ares.store import RunStore
+from ares.store import RunStore, read_config
 
 
 def sizes(path: str) -> tuple[int, int]:

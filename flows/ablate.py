@@ -37,8 +37,8 @@ from ares.config import Override, changes_only_rounding, differences, override, 
 from ares.data import Problems
 from ares.errors import UserError
 from ares.reports import bars, console
-from ares.runs import Run, check_unchanged, drawn_identity, read_config, run_status, share_bootstrap
-from ares.store import RunStore, StoreError, runs_directory
+from ares.runs import Run, check_unchanged, drawn_identity, share_bootstrap
+from ares.store import RunStore, StoreError, read_config, run_status, runs_directory
 from ares.workers import runs_that_fit
 from flows.prefect_client import run_until_suspended
 from flows.servers import service

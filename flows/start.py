@@ -12,8 +12,8 @@ from typing import Any
 
 from ares.config import Config, ConfigError, load, override
 from ares.reports import Display, Reporting
-from ares.runs import Conductor, MakeWorkers, Run, read_config
-from ares.store import name_after, run_store, runs_directory
+from ares.runs import Conductor, MakeWorkers, Run
+from ares.store import name_after, read_config, run_store, runs_directory
 from ares.workers import PlainWorkers
 from flows.train import train
 from flows.watch import Trip, rewind

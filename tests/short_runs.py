@@ -12,7 +12,7 @@ import pytest
 from mlflow import MlflowClient
 
 from ares.reports import Tracking
-from ares.runs import read_config
+from ares.store import read_config
 from ares.store.store import Commit, RunStore
 from flows.cli.main import main
 from tests import mlflow_database, prefect_server

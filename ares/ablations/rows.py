@@ -19,8 +19,7 @@ import yaml
 
 from ares.ablations.definition import Ablation
 from ares.config import ConfigError, nearest, result_settings
-from ares.runs import read_config
-from ares.store import Commit, DamagedArtifact, RunStore
+from ares.store import Commit, DamagedArtifact, RunStore, read_config
 
 logger = logging.getLogger(__name__)
 

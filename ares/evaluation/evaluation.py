@@ -30,9 +30,9 @@ from ares.evaluation.suite_problems import COLUMNS, load_suite, suite_of
 from ares.evaluation.suites import OWN
 from ares.grading import check_references, load_grader, try_on
 from ares.models import check_vocabulary, checked_model
-from ares.runs import Run, Step, check_model, identity_of, model_digest, read_config, run_files, what_grades
+from ares.runs import Run, Step, check_model, identity_of, model_digest, run_files, what_grades
 from ares.step import OpenEnvironment
-from ares.store import Memo, RunStore, StoreError, file_digest, is_name, name_after, runs_directory
+from ares.store import Memo, RunStore, StoreError, file_digest, is_name, name_after, read_config, runs_directory
 from ares.workers import PlainWorkers, Workers, check_engine, check_weights, latest_checkpoint
 
 OF_A_RUN = ("data.", "reward.", "environment", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",

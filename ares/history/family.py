@@ -9,8 +9,7 @@ from pathlib import Path
 
 from ares.config import differences
 from ares.errors import UserError
-from ares.runs import read_config, run_status
-from ares.store import Fork, RunStore, StoreError, run_store, runs_in
+from ares.store import Fork, RunStore, StoreError, read_config, run_status, run_store, runs_in
 
 
 @dataclass

@@ -11,7 +11,7 @@ from algorithms.protocol import DataProto
 from ares.config import Config, ConfigError
 from ares.data import Vision, load_tokenizer
 from ares.grading import load_grader
-from ares.runs import Run, Step, all_files, first_files, load_sets, read_config, run_files
+from ares.runs import Run, Step, all_files, first_files, load_sets, run_files
 from ares.step import (
     OpenEnvironment,
     RunState,
@@ -22,7 +22,7 @@ from ares.step import (
     select_rows,
     shape,
 )
-from ares.store import Ref, RunStore, StoreError, file_digest, read_measured, run_store
+from ares.store import Ref, RunStore, StoreError, file_digest, read_config, read_measured, run_store
 
 
 def open_past(name: str, runs: Path, may_differ: tuple[str, ...] = ()) -> Run:

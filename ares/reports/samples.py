@@ -15,9 +15,9 @@ from rich.text import Text
 
 from ares.data import Problems, is_video, load_tokenizer, path_of
 from ares.printable import printable
-from ares.runs import all_files, load_sets, read_config
+from ares.runs import all_files, load_sets
 from ares.step import OF_A_FUNCTION, PART, OpenEnvironment, is_second_turn
-from ares.store import RunStore, StoreError, run_store
+from ares.store import RunStore, StoreError, read_config, run_store
 
 COLUMNS = {"id": "id", "sample": "k", "turn": "turn", "difficulty": "bucket"}
 """First columns of a step's sample table and their titles."""

@@ -11,7 +11,6 @@ from ares.runs.description import (
     drawn_identity,
     identity_of,
     model_digest,
-    read_config,
     run_files,
     what_grades,
 )
@@ -23,6 +22,5 @@ from ares.runs.phase_settings import find_conflicts
 from ares.runs.retention import Policy, collect
 from ares.runs.run import MakeWorkers, Run, under_way
 from ares.runs.sets import all_files, first_files, load_sets
-from ares.runs.status import run_status
 from ares.runs.step import Step
 from ares.runs.verification import verify

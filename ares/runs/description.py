@@ -20,35 +20,17 @@ from ares.config import (
     differences,
     extension_files,
     fingerprint,
-    from_dict,
     location,
     seen_from,
 )
 from ares.data import Problems
 from ares.runs.doctor import describe_machine
 from ares.runs.phase_settings import bootstrap_settings
-from ares.store import RunStore, StoreError, file_digest
+from ares.store import RunStore, StoreError, file_digest, read_config, read_description
 
 OF_A_MODEL = (".json", ".py", ".safetensors", ".bin", ".jinja", ".txt", ".model")
 WEIGHTS = (".safetensors", ".bin")
 GRADED_WITH = "packages of programs (ares sandbox packages add NAME==VERSION) or the model of reward.model.path"
-
-
-def read_config(store: RunStore) -> Config:
-    """The configuration of an existing run."""
-    return from_dict(_description(store)["config"], str(store.directory / "run.json"))
-
-
-def _description(store: RunStore) -> dict[str, Any]:
-    """run.json of an existing run. Raises StoreError."""
-    description, needed = store.read_run(), ("config", "digests")
-    if not all(isinstance(description.get(key), dict) for key in needed):
-        raise StoreError(f"{store.directory / 'run.json'}: no description of a run: it needs {' and '.join(needed)}")
-    match description["config"]:
-        case {"reward": {"code": dict(code)}}:
-            code.pop("verdicts", None)  # of earlier versions: it changed no result
-            code.setdefault("untrusted", "accept")  # before there was this setting
-    return description
 
 
 def description_of(config: Config, name: str, digests: dict[str, Any]) -> dict[str, Any]:
@@ -201,8 +183,7 @@ def check_unchanged(store: RunStore, config: Config, digests: dict[str, Any], ma
 
     Returns the settings that may differ, and do.
     """
-    description = _description(store)
-    changed = differences(from_dict(description["config"], str(store.directory / "run.json")), config)
+    changed = differences(read_config(store), config)
     rounding = [change for change in changed if changes_only_rounding(change)]
     # Unfinished responses lie in the last commit shard by shard; shuffled verdicts are dealt within a shard.
     if config.rollout.parts > 1 or config.rollout.second_turn.shuffled:
@@ -217,5 +198,5 @@ def check_unchanged(store: RunStore, config: Config, digests: dict[str, Any], ma
             + "\n  ".join(changed)
             + f"\nTake the old ones, or start another run with --run.{hint}"
         )
-    _check_same_inputs(store.name, config, description["digests"], digests)
+    _check_same_inputs(store.name, config, read_description(store)["digests"], digests)
     return rounding

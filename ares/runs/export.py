@@ -32,8 +32,8 @@ from ares.data import load_tokenizer, odd_in_template
 from ares.engines import end_token_ids
 from ares.learner import checkpoints
 from ares.models import PUBLISHED_AS, ModelError, check_weight_files, quiet_transformers, read_settings
-from ares.runs.description import check_model, read_config
-from ares.store import Ref, RunStore, StoreError, files_in, run_store
+from ares.runs.description import check_model
+from ares.store import Ref, RunStore, StoreError, files_in, read_config, run_store
 from ares.workers import latest_checkpoint
 
 SAMPLE = "def f(x):\n    return x + 12.5  # A naïve “test”, 3 < 4.\n"

@@ -25,13 +25,13 @@ from typing import Any
 from uuid import uuid4
 
 from ares.config import Config, ConfigError, differences, override
-from ares.runs.description import changed_files, check_model, description_of, read_config
+from ares.runs.description import changed_files, check_model, description_of
 from ares.runs.phase_settings import PHASES, check_fork
 from ares.runs.run import Run
 from ares.runs.sets import first_files
 from ares.runs.step import DRAWN, is_owned, owned_key
 from ares.step import RunState
-from ares.store import MEMO_FILE, Fork, Kept, Ref, RunStore, StoreError, files_in, held, run_store
+from ares.store import MEMO_FILE, Fork, Kept, Ref, RunStore, StoreError, files_in, held, read_config, run_store
 from ares.workers import PlainWorkers, Workers, check_weights
 
 

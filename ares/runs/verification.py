@@ -7,9 +7,8 @@ at a URL downloads what it lacks. Not covered: the checks at every start (ares/s
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ares.runs.description import read_config
 from ares.runs.run import resumed_commit
-from ares.store import MEMO_FILE, DamagedArtifact, Ref, RunStore, read_finished_memo
+from ares.store import MEMO_FILE, DamagedArtifact, Ref, RunStore, read_config, read_finished_memo
 
 NOT_NEEDED_LATER = ("checkpoint", "batch", "under-way")
 """What may be missing before an intact checkpoint: older checkpoints are deleted, and `ares gc` deletes the others."""

@@ -1,9 +1,11 @@
 """The files of a run, each whole or absent, on this machine and at the URL that mirrors them.
 
-Covered: artifacts with hashes, commits, locks, upload and download. Not covered: what an artifact means (tasks/).
+Covered: artifacts with hashes, commits, locks, upload and download, what a run says of itself. Not covered: what an
+artifact means (tasks/).
 """
 
 from ares.store.commits import Commit, Fork, Ref
+from ares.store.description import read_config, read_description, run_status
 from ares.store.drawn import read_drawn, read_finished_memo, read_measured
 from ares.store.errors import DamagedArtifact, RunHeld, StoreError
 from ares.store.files import file_digest, files_in

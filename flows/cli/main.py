@@ -137,8 +137,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a run.")] = False,
 ) -> None:
     """Where a run stands, or all runs."""
-    from ares.runs import run_status
-    from ares.store import StoreError, runs_directory, runs_in
+    from ares.store import StoreError, run_status, runs_directory, runs_in
 
     if run is None:
         for store in runs_in(runs_directory()):

@@ -36,8 +36,8 @@ def fork(
 def diff(run_a: RunName, run_b: RunName) -> None:
     """Where two runs first differ, and in what; exit code 0 when bit-identical in weights, controllers and metrics."""
     from ares.config import differences
-    from ares.runs import first_difference, read_config
-    from ares.store import run_store
+    from ares.runs import first_difference
+    from ares.store import read_config, run_store
 
     one, other = (run_store(name) for name in (run_a, run_b))
     for line in differences(read_config(one), read_config(other)):

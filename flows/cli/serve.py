@@ -49,8 +49,8 @@ async def _serve(
     from ares.engines import Request, SamplingSettings, end_token_ids
     from ares.evaluation import EvaluationRequest, policy_of
     from ares.models import check_vocabulary, checked_model
-    from ares.runs import read_config
     from ares.serving import policy_app
+    from ares.store import read_config
     from ares.workers import PlainWorkers, check_engine, check_weights
 
     config, store, version, _ = policy_of(

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from ares.runs.status import run_status
+from ares.store import run_status
 from ares.store.store import RunStore
 from tests.ares.data.code_rows import written
 from tests.in_process import run_in_this_process, train_here

@@ -15,7 +15,7 @@ import pytest
 from mlflow import MlflowClient
 
 from ares.evaluation import Evaluation, EvaluationRequest
-from ares.runs.status import run_status
+from ares.store import run_status
 from flows.evaluate import evaluate
 from tests import prefect_server
 from tests.shared_run import REPOSITORY, as_a_user

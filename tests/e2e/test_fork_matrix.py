@@ -11,11 +11,10 @@ import pytest
 
 from ares.config.profiles import load, override
 from ares.config.strict import ConfigError
-from ares.runs.description import read_config
 from ares.runs.lineage import PHASES, fork
 from ares.runs.phase_settings import check_fork
 from ares.step.state import RunState
-from ares.store import RunStore
+from ares.store import RunStore, read_config
 from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
 

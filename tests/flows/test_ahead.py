@@ -18,10 +18,10 @@ import pytest
 
 from algorithms.keys import derive_seed
 from ares.config import ConfigError, load
-from ares.runs import fork, read_config, verify
+from ares.runs import fork, verify
 from ares.runs.retention import prune
 from ares.runs.run import Run
-from ares.store import RunStore
+from ares.store import RunStore, read_config
 from ares.workers import EngineService, LearnerService
 from ares.workers.plain import InProcess, PlainWorkers
 from tasks.phase import Phase

@@ -20,8 +20,8 @@ from ares.cluster.cluster import Cluster
 from ares.cluster.connection import connect
 from ares.cluster.failures import WorkerError, raised
 from ares.engines.engine import Request, SamplingSettings
-from ares.runs.description import read_config
 from ares.runs.run import Run
+from ares.store import read_config
 from ares.store.store import RunStore
 from tasks.sampling import Draw, request_rows
 

@@ -11,10 +11,11 @@ import pytest
 from ares.config import load, override
 from ares.config.run import Config
 from ares.config.strict import ConfigError
-from ares.runs.description import description_of, model_digest, read_config
+from ares.runs.description import description_of, model_digest
 from ares.runs.lineage import fork
 from ares.runs.run import Run
 from ares.step.state import RunState
+from ares.store import read_config
 from ares.store.store import RunStore, StoreError
 from tests.ares.builders import MODEL, config
 from tests.ares.store_builders import commit

@@ -14,9 +14,10 @@ from ares.config.run import Config
 from ares.data import DataError
 from ares.evaluation import Evaluation, EvaluationRequest
 from ares.grading import code as code_grading
-from ares.runs.description import check_model, read_config
+from ares.runs.description import check_model
 from ares.runs.run import Run
 from ares.step.refill import Refill
+from ares.store import read_config
 from ares.store.store import RunStore, StoreError
 from flows import ablate
 from sandbox import PackageError, packages

@@ -1,4 +1,6 @@
 import io
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,10 +9,10 @@ from rich.console import Console
 from ares.learner.learner import Learner
 from ares.reports.samples import sample_report, samples_table
 from ares.runs.run import Run
-from ares.runs.status import run_status
 from ares.step.collate import readable_rows
 from ares.step.shape import shape
 from ares.step.state import RunState
+from ares.store import run_status
 from ares.store.store import Commit, StoreError
 from tests.ares.builders import config, experienced, rows
 from tests.ares.store_builders import commit
@@ -128,3 +130,10 @@ def test_what_is_missing_is_an_error_that_names_it() -> None:
     ):
         with pytest.raises(StoreError, match=said):
             call()
+
+
+def test_where_a_run_stands_is_said_without_loading_torch() -> None:
+    """Which takes seconds; `ares status` is asked often."""
+    check = "import sys, ares.store; print(sorted({'torch', 'transformers', 'datasets'} & set(sys.modules)))"
+    ended = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"

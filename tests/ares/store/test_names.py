@@ -6,9 +6,9 @@ import pytest
 
 from ares.ablations import read_ablation
 from ares.config import ConfigError
-from ares.runs import fork, run_status
+from ares.runs import fork
 from ares.runs.run import Run
-from ares.store import StoreError, checked_name, name_after
+from ares.store import StoreError, checked_name, name_after, run_status
 from tests.ares.builders import config
 
 BAD = ["../evil", "/abs", ".", "..", "a/b", "a\nb", "-dash", "--run", "", " ", "a b", "a" * 101, ".hidden", "ü", "a\0b",

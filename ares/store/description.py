@@ -1,11 +1,33 @@
-"""Where a run stands, for any process. Writes nothing."""
+"""What a run's directory says of it without its data or weights: settings, and where it stands. Writes nothing.
+
+Not covered: whether settings and inputs are still those of the run (ares/runs/description.py).
+"""
 
 from pathlib import Path
 from typing import Any
 
 from algorithms.buckets import BUCKETS
-from ares.runs.description import read_config
-from ares.store import run_store
+from ares.config import Config, from_dict
+from ares.store.errors import StoreError
+from ares.store.locations import run_store
+from ares.store.store import RunStore
+
+
+def read_config(store: RunStore) -> Config:
+    """The configuration of an existing run."""
+    return from_dict(read_description(store)["config"], str(store.directory / "run.json"))
+
+
+def read_description(store: RunStore) -> dict[str, Any]:
+    """run.json of an existing run. Raises StoreError."""
+    description, needed = store.read_run(), ("config", "digests")
+    if not all(isinstance(description.get(key), dict) for key in needed):
+        raise StoreError(f"{store.directory / 'run.json'}: no description of a run: it needs {' and '.join(needed)}")
+    match description["config"]:
+        case {"reward": {"code": dict(code)}}:
+            code.pop("verdicts", None)  # of earlier versions: it changed no result
+            code.setdefault("untrusted", "accept")  # before there was this setting
+    return description
 
 
 def run_status(name: str, runs: Path | None = None) -> dict[str, Any]:
