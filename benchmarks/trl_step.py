@@ -4,7 +4,7 @@ Ours is the flow as users run it: Prefect, run directory, MLflow, Ray actors (vL
 transformers' generation. Both write their CPU seconds (ours: of every process it has started) and seconds of the clock
 after each step; the first half of the steps is left out. Lengths are fixed, after prompts of about 25 tokens or about
 125, or geometric (one token in 40 ends the response). `story` and `sums` are answers of SmolLM2 (`make real` fetches
-it) of 64 tokens, or as long as it likes, on one thread each. The peak of memory is, of ours, learner's plus engine's.
+it) of 64 tokens, or as long as it likes up to 512, on one thread each. Peak memory of ours: learner's plus engine's.
 
     pip install trl && nice -n -5 python -m benchmarks.trl_step [STEPS] [fixed|fixed_long_prompts|skewed …]
     python -m benchmarks.trl_step 5 story sums
