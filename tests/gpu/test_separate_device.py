@@ -14,7 +14,7 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *files, "-k", {chosen!r}])
 """
 TWICE = (
     "packed, bfloat16, policy, critic, reference, adapters, after_a_checkpoint, plain_softmax, log_probs_of_the_learner"
-    ", experience, offloaded, split, pictures, between_decoder"
+    ", experience, split, between_decoder"
 )
 OFTEN = f"not ({TWICE.replace(', ', ' or ')})"
 """Without what takes the same way as another one, at another precision for example."""
