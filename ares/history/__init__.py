@@ -5,16 +5,7 @@ training would have gone another way; what other settings would have made of one
 differ (ares/runs/description.py), one step's samples (ares/reports/samples.py).
 """
 
-from ares.history.bisect import (
-    Accuracies,
-    Fall,
-    Group,
-    Probe,
-    find_fall,
-    rank_groups,
-    read_accuracies,
-    read_held_out,
-)
+from ares.history.bisect import Accuracies, Fall, Group, Probe, find_fall, rank_groups, read_accuracies, read_held_out
 from ares.history.family import Member, family
 from ares.history.ledger import draws, ledger
 from ares.history.measures import open_past

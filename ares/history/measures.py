@@ -9,7 +9,7 @@ import pandas as pd
 
 from algorithms.protocol import DataProto
 from ares.config import Config, ConfigError
-from ares.data import Vision, load_tokenizer
+from ares.data import load_tokenizer
 from ares.grading import load_grader
 from ares.runs import Run, Step, all_files, first_files, load_sets, run_files
 from ares.step import (
@@ -40,8 +40,7 @@ def open_past(name: str, runs: Path, may_differ: tuple[str, ...] = ()) -> Run:
             raise StoreError(f"Run {name!r}: {path} ({setting}) changed since it was trained: put back what it was")
     tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
     environment = OpenEnvironment.of(config, tokenizer)
-    vision = Vision.of(config, runs)
-    train, held_out, growing = load_sets(config, tokenizer, vision, environment, first_files(store))
+    train, held_out, growing = load_sets(config, runs, tokenizer, environment, first_files(store))
     if train.digest() != known["train"]:
         raise StoreError(f"Run {name!r} was trained on other problems than {train.source} has now: put them back")
     run = Run(

@@ -22,7 +22,6 @@ import pandas as pd
 from pydantic import BaseModel
 
 from ares.config import REWARD_DESIGNS, Config, ConfigError, override, result_settings
-from ares.data import Vision
 from ares.grading import answered, grade_rows, load_grader
 from ares.history.measures import open_past, restored_with, shape_again
 from ares.runs import Step, load_sets, run_files, what_grades
@@ -92,8 +91,8 @@ class Rescore:
             raise ConfigError(f"reward.code.design={design} weights tests by pass rates that {name} did not keep")
         self.problems = train
         if self.config.reward.needs != own.reward.needs:
-            vision, known = Vision.of(own, runs), self.run.files or None
-            self.problems, *_ = load_sets(self.config, self.run.tokenizer, vision, self.run.environment, known)
+            known = self.run.files or None
+            self.problems, *_ = load_sets(self.config, runs, self.run.tokenizer, self.run.environment, known)
         self.grader = load_grader(self.config.reward)
         machine = what_grades(self.config, self.grader.expect(self.problems.frame))
         files = {str(path): file_digest(path) for path in run_files(self.config)}

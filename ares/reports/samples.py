@@ -144,7 +144,7 @@ def _problems(directory: Path) -> tuple[Problems, Problems | None]:
     tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
     environment = OpenEnvironment.of(config, tokenizer)
     try:
-        train, held_out, _ = load_sets(config, tokenizer, environment=environment, files=all_files(store))
+        train, held_out, _ = load_sets(config, directory.parent, tokenizer, environment, all_files(store))
         return train, held_out
     finally:
         if environment is not None:

@@ -49,13 +49,12 @@ def description_of(config: Config, name: str, digests: dict[str, Any]) -> dict[s
 
 def code_version() -> str:
     """Commit of the checkout, with `+changes` if tracked files differ from it; "unknown" outside one."""
+    command = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"]
     here = Path(__file__).resolve().parent
     try:
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True)
-        changes = subprocess.run(["git", "status", "--porcelain", "-uno"], cwd=here, capture_output=True, text=True)
+        return subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return commit.stdout.strip() + ("+changes" if changes.stdout.strip() else "")
 
 
 def identity_of(config: Config, digests: dict[str, Any]) -> str:

@@ -18,23 +18,8 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from algorithms.entropy import trigger_vocabulary
-from ares.config import (
-    Config,
-    ConfigError,
-    fingerprint,
-    override,
-)
-from ares.data import (
-    DataError,
-    Problems,
-    Vision,
-    check_media,
-    level_of,
-    load_tokenizer,
-    merged,
-    odd_in_template,
-    shown,
-)
+from ares.config import Config, ConfigError, fingerprint, override
+from ares.data import DataError, Problems, check_media, level_of, load_tokenizer, merged, odd_in_template, shown
 from ares.engines import end_token_ids, padding_id
 from ares.grading import Grader, Teacher, load_grader, try_on
 from ares.models import adapted_layers, check_vocabulary, checked_model
@@ -171,10 +156,9 @@ class Run:
         if not os.environ.get("RAY_ADDRESS"):  # a cluster is asked when actors start
             check_gpus(config, torch.cuda.device_count(), "this machine")
         tokenizer = load_tokenizer(config.model.path, config.model.trust_remote_code)
-        vision = Vision.of(config, runs)
         environment = OpenEnvironment.of(config, tokenizer)
         files = first_files(store) if files is None else files
-        train, validation, growing = load_sets(config, tokenizer, vision, environment, files)
+        train, validation, growing = load_sets(config, runs, tokenizer, environment, files)
         both = [problems for problems in (train, validation) if problems is not None]
         prompts = chain.from_iterable(problems.frame["prompt_token_ids"] for problems in both)
         ends = end_token_ids(config.model.location, tokenizer)

@@ -89,13 +89,14 @@ class GrowingSet:
 
 
 def load_sets(
-    config: Config, tokenizer: PreTrainedTokenizerBase, vision: Vision | None = None,
-    environment: OpenEnvironment | None = None, files: Files | None = None,
+    config: Config, runs: Path, tokenizer: PreTrainedTokenizerBase, environment: OpenEnvironment | None,
+    files: Files | None,
 ) -> tuple[Problems, Problems | None, GrowingSet | None]:  # fmt: skip
     """The problems that a run trains on, those that it evaluates on, and how a train set that grows is read on.
 
     files: those that such a set begins with; None: all that are there. Raises DataError.
     """
+    vision = Vision.of(config, runs)
     data, begin = (config.data, None) if environment is None else (environment.data, environment.begin)
     held_out = load_held_out(data, tokenizer, config.reward.needs, vision, begin)
 

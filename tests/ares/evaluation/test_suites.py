@@ -18,16 +18,7 @@ from ares.evaluation.suite_problems import SuiteProblems, files_of, load_suite
 from ares.evaluation.suites import SUITES
 from ares.grading.code import written
 from tests.ares.builders import config, tokenizer, with_template
-from tests.ares.data.code_rows import (
-    APPS,
-    HUMANEVAL,
-    HUMANEVAL_PLUS,
-    LIVE,
-    MBPP,
-    MBPP_PLUS,
-    SCRIPT,
-    Row,
-)
+from tests.ares.data.code_rows import APPS, HUMANEVAL, HUMANEVAL_PLUS, LIVE, MBPP, MBPP_PLUS, SCRIPT, Row
 from tests.ares.data.code_rows import written as rows_in
 
 
