@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import json
 import logging
-import math
 import os
 import shutil
 import sys
@@ -28,14 +27,13 @@ WRITTEN_SECONDS = 30.0
 
 
 class JsonLines(Tracker):
-    """metrics.jsonl in the run directory, a line for each step; a number that is not finite is null."""
+    """metrics.jsonl in the run directory, a line for each step."""
 
     def log(self, commit: Commit) -> None:
         """Append a line; the bootstrap's begins the file."""
-        numbers = commit.metrics | commit.timings
-        line = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+        line = {"step": commit.step, "timestamp": commit.timestamp} | commit.metrics | commit.timings
         with (self.store.directory / "metrics.jsonl").open("a" if commit.step else "w", encoding="utf-8") as file:
-            file.write(json.dumps({"step": commit.step, "timestamp": commit.timestamp} | line) + "\n")
+            file.write(json.dumps(line) + "\n")
 
 
 class TensorBoard(Tracker):

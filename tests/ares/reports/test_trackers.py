@@ -1,7 +1,6 @@
 """JSON lines, TensorBoard and W&B: every committed step once, also after a resume; several at once."""
 
 import json
-import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,33 +15,30 @@ from ares.store import RunStore
 from tests.ares.builders import config
 from tests.ares.store_builders import chain, commit
 
-METRICS = [{"reward/accuracy": 0.25}, {"reward/accuracy": 0.5, "reward/mean": math.nan}, {"reward/accuracy": 0.75}]
+Told = list[tuple[int, float, float]]
 
 
-def store_of(folder: Path, commits: int) -> Any:
+def store_of(folder: Path, commits: int) -> RunStore:
     """A run directory with so many committed steps."""
-    return SimpleNamespace(
-        directory=folder,
-        name="mine",
-        committed_steps=lambda: list(range(commits)),
-        digest=str,
-        read_commit=lambda step: SimpleNamespace(
-            step=step, metrics=METRICS[step], timings={"timing_s/step": 2.0}, timestamp=1000 * step
-        ),
-    )
+    store = RunStore(folder / "mine")
+    chain(store, commits, lambda step: {"metrics": {"m": step / 4}, "timestamp": 1000 * step})
+    return store
 
 
-def in_json_lines(folder: Path) -> list[float]:
-    return [json.loads(line)["m"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+def in_json_lines(folder: Path) -> Told:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert {line["t"] for line in lines} == {1.0}  # timings, too
+    return [(line["step"], line["m"], line["timestamp"] / 1000) for line in lines]
 
 
-def in_tensorboard(folder: Path) -> list[float]:
+def in_tensorboard(folder: Path) -> Told:
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    return [event.value for event in reader.EventAccumulator(str(folder / "tensorboard")).Reload().Scalars("m")]
+    events = reader.EventAccumulator(str(folder / "tensorboard")).Reload().Scalars("m")
+    return [(event.step, event.value, event.wall_time) for event in events]
 
 
 MEASURED = {"jsonl": in_json_lines, "tensorboard": in_tensorboard}
-"""By tracker, what it holds of the metric m."""
+"""By tracker, what it holds of the metric m: step, value, seconds."""
 
 
 def tracker(kind: str, folder: Path, commits: int) -> Any:
@@ -58,34 +54,16 @@ def resumed(kind: str, folder: Path) -> Any:
     return again
 
 
-def test_json_lines_hold_every_step_once_after_a_resume(tmp_path: Path) -> None:
-    resumed("jsonl", tmp_path)
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [0, 1, 2]
-    assert lines[1] == {
-        "step": 1, "timestamp": 1000, "reward/accuracy": 0.5, "reward/mean": None, "timing_s/step": 2.0,
-    }  # fmt: skip
-
-
-def test_tensorboard_has_every_step_once_after_a_resume(tmp_path: Path) -> None:
-    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    resumed("tensorboard", tmp_path)
-    events = reader.EventAccumulator(str(tmp_path / "tensorboard")).Reload().Scalars("reward/accuracy")
-    assert [(event.step, event.value, event.wall_time) for event in events] == [(0, 0.25, 0), (1, 0.5, 1), (2, 0.75, 2)]
-
-
-@pytest.mark.parametrize("kind", ["jsonl", "tensorboard"])
-def test_steps_that_the_run_has_redone_replace_those_that_were_logged(kind: str, tmp_path: Path) -> None:
-    """They were left out, since steps of their numbers were logged."""
-    store = RunStore(tmp_path / "run")
-    chain(store, 4)
+@pytest.mark.parametrize("kind", MEASURED)
+def test_every_step_is_there_once_after_a_resume_and_with_what_the_run_has_redone(kind: str, tmp_path: Path) -> None:
+    """Steps that were redone were left out, since steps of their numbers were logged."""
     if kind == "tensorboard":
         pytest.importorskip("tensorboard")
-    tracker = TRACKERS.make(TrackingConfig(kind=kind), config(), store)
-    tracker.catch_up()
-    store.write_commit(commit(1, store.read_commit(0), metrics={"m": 0.75}))
-    tracker.finish()
-    assert MEASURED[kind](store.directory) == [0.5, 0.75]
+    again = resumed(kind, tmp_path)
+    assert MEASURED[kind](tmp_path / "mine") == [(0, 0.0, 0.0), (1, 0.25, 1.0), (2, 0.5, 2.0)]
+    again.store.write_commit(commit(1, again.store.read_commit(0), metrics={"m": 0.75}, timestamp=3000))
+    again.finish()
+    assert MEASURED[kind](tmp_path / "mine") == [(0, 0.0, 0.0), (1, 0.75, 3.0)]
 
 
 def test_wandb_is_given_every_step_once_after_a_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +85,7 @@ def test_wandb_is_given_every_step_once_after_a_resume(tmp_path: Path, monkeypat
         again.finish()
     assert logged == [0, 1, 2]
     assert len(ids) == 1
-    assert len(list(tmp_path.glob("wandb/offline-run-*/*.wandb"))) == 2
+    assert len(list(tmp_path.glob("mine/wandb/offline-run-*/*.wandb"))) == 2
 
 
 class WandbInMemory:
@@ -173,7 +151,7 @@ def test_trackio_has_every_step_once_after_a_resume(tmp_path: Path, monkeypatch:
     experiment = TrackingConfig().experiment
     again = resumed("trackio", tmp_path)
     logged = SQLiteStorage.get_logs(experiment, "mine")
-    assert [(line["step"], line["reward/accuracy"]) for line in logged] == [(0, 0.25), (1, 0.5), (2, 0.75)]
+    assert [(line["step"], line["m"]) for line in logged] == [(0, 0.0), (1, 0.25), (2, 0.5)]
     other = tracker("trackio", tmp_path, 1)
     monkeypatch.setattr(trackers, "_identify", lambda store: "another run of this name")
     other.finish()
@@ -200,5 +178,5 @@ def test_several_trackers_are_told_of_the_same_commits(tmp_path: Path) -> None:
     section = TrackingConfig(kind=("jsonl", f"{mine}:Count"))
     with Reporting(SimpleNamespace(config=SimpleNamespace(tracking=section), store=store_of(tmp_path, 3))):  # type: ignore[arg-type]
         pass
-    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
-    assert (tmp_path / "count").read_text() == "3"
+    assert len((tmp_path / "mine/metrics.jsonl").read_text().splitlines()) == 3
+    assert (tmp_path / "mine/count").read_text() == "3"
