@@ -1,7 +1,7 @@
 """Artifacts of every kind and chains of commits, for the tests of the store."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,20 @@ def commit(step: int, parent: Commit | None, **fields: Any) -> Commit:
     return Commit(step=step, parent=parent.digest() if parent else None, **body)
 
 
-def chain(store: RunStore, length: int) -> list[Commit]:
+def chain(store: RunStore, length: int, of_step: Callable[[int], dict[str, Any]] = lambda step: {}) -> list[Commit]:
+    """Write so many commits, each the child of the one before. of_step: fields of each."""
     commits: list[Commit] = []
     for step in range(length):
-        commits.append(commit(step, commits[-1] if commits else None))
+        commits.append(commit(step, commits[-1] if commits else None, **of_step(step)))
         store.write_commit(commits[-1])
     return commits
+
+
+def with_checkpoints(store: RunStore, length: int, steps: Collection[int]) -> list[Commit]:
+    """A chain of commits, some of them with a checkpoint."""
+
+    def made(step: int) -> dict[str, Any]:
+        checkpoint = {"checkpoint": store.write_folder(f"checkpoints/{step:06d}", fill)} if step in steps else {}
+        return {"artifacts": checkpoint}
+
+    return chain(store, length, made)

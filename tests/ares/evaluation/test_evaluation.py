@@ -20,7 +20,7 @@ from ares.store.store import RunStore, StoreError
 from ares.workers import PlainWorkers
 from tests.ares.builders import MODEL, config
 from tests.ares.data.code_rows import HUMANEVAL, written
-from tests.ares.store_builders import commit
+from tests.ares.store_builders import chain
 
 
 def opened(target: str = str(MODEL), **settings: Any) -> Evaluation:
@@ -41,11 +41,12 @@ def run_with(directory: Path, steps: int, *overrides: str, model: Path = MODEL) 
     store = RunStore(directory / "run")
     settings = config(f"model.path={model}", *overrides).model_dump(mode="json")
     store.write_run({"config": settings, "digests": model_digests(str(model))})
-    parent = None
-    for step in range(steps):
-        batch = {"batch": store.write_rows(f"{store.step_path(step)}/batch.parquet", pd.DataFrame({"step": [step]}))}
-        parent = commit(step, parent, artifacts=batch, state={"step": step})
-        store.write_commit(parent)
+
+    def made(step: int) -> dict[str, Any]:
+        batch = store.write_rows(f"{store.step_path(step)}/batch.parquet", pd.DataFrame({"step": [step]}))
+        return {"artifacts": {"batch": batch}, "state": {"step": step}}
+
+    chain(store, steps, made)
 
 
 # ---- opening -------------------------------------------------------------------------------------------------------

@@ -7,10 +7,9 @@ import pytest
 
 from ares.history import Member, family
 from ares.runs import Run, fork
-from ares.step import RunState
 from ares.store import RunStore, StoreError
 from tests.ares.builders import config
-from tests.ares.store_builders import commit
+from tests.ares.store_builders import chain, commit
 from tests.short_runs import told
 
 
@@ -89,10 +88,7 @@ def test_a_name_that_was_given_twice_makes_neither_a_circle_nor_a_parent(relativ
     assert names(family("uninterrupted", relatives)) == ["slower", ["slower-still"], ["uninterrupted"]]
     shutil.rmtree(relatives / "uninterrupted")
     run = Run.open(config("train.steps=2", "data.limit=4"), "uninterrupted", relatives)
-    state = RunState.initial(run.config, len(run.train_set)).state_dict()
-    first = commit(0, None, state=state | {"step": 0})
-    for each in (first, commit(1, first, state=state | {"step": 1})):
-        run.store.write_commit(each)
+    chain(run.store, 2, lambda step: {"state": run.state.state_dict() | {"step": step}})
     run.close()
     assert names(family("uninterrupted", relatives)) == ["uninterrupted"]
     assert names(family("slower", relatives)) == ["uninterrupted (deleted)", ["slower", ["slower-still"]], ["harder"]]
@@ -106,7 +102,7 @@ def test_resumes_are_noted_but_not_a_look_at_a_finished_run_nor_a_forks_first_st
 
     run, before = Run.open(config("train.steps=2", "data.limit=4"), "first", tmp_path), None
     for step in range(3):
-        state = RunState.initial(run.config, len(run.train_set)).state_dict() | {"step": step}
+        state = run.state.state_dict() | {"step": step}
         batch = run.store.write_json(f"steps/{step:06d}/batch.safetensors", {})
         before = commit(step, before, state=state, artifacts={"batch": batch})
         run.store.write_commit(before)

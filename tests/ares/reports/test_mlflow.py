@@ -206,10 +206,7 @@ def test_steps_that_were_redone_are_logged_again(
 def test_several_steps_take_one_call_and_keep_their_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ares.reports.mlflow.STEPS_PER_CALL", 2)
     tracking, client = opened(tmp_path)
-    last = None
-    for step in range(5):
-        last = commit(step, last, metrics={"m": float(step)}, timestamp=1000 + step)
-        tracking.store.write_commit(last)
+    chain(tracking.store, 5, lambda step: {"metrics": {"m": float(step)}, "timestamp": 1000 + step})
     log_batch = MlflowClient.log_batch
     with patch.object(MlflowClient, "log_batch", autospec=True, side_effect=log_batch) as logged:
         tracking.catch_up()

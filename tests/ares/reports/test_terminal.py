@@ -10,13 +10,17 @@ from tests.ares.builders import config
 from tests.ares.store_builders import commit
 
 
-def test_a_path_that_looks_like_markup_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    run: Any = SimpleNamespace(
+def new_run(setting: str, held_out: list[int] | None = None) -> Any:
+    """What a display asks of a run before its first step."""
+    return SimpleNamespace(
         store=SimpleNamespace(name="first"), progress=SimpleNamespace(watch=None), commit=None,
-        state=SimpleNamespace(step=0, evaluations=[]), config=config('model.path="models/[/x]"'), train_set=[1],
-        validation_set=None, adapted=None,
+        state=SimpleNamespace(step=0, evaluations=[]), config=config(setting), train_set=[1], validation_set=held_out,
+        adapted=None,
     )  # fmt: skip
-    with Display(run) as display:
+
+
+def test_a_path_that_looks_like_markup_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with Display(new_run('model.path="models/[/x]"')) as display:
         display.summary()
     assert "first  models/[/x]  1 problems, none held out" in capsys.readouterr().out
 
@@ -25,12 +29,7 @@ def test_without_held_out_problems_none_are_answered_before_supervised_training(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for held_out in (None, [1]):
-        run: Any = SimpleNamespace(
-            store=SimpleNamespace(name="first"), progress=SimpleNamespace(watch=None), commit=None,
-            state=SimpleNamespace(step=0), config=config("algorithm=sft"), train_set=[1], validation_set=held_out,
-            adapted=None,
-        )  # fmt: skip
-        with Display(run):
+        with Display(new_run("algorithm=sft", held_out)):
             assert ("bootstrap: held-out problems" in capsys.readouterr().out) == bool(held_out)
 
 

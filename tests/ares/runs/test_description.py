@@ -14,11 +14,10 @@ from ares.config.strict import ConfigError
 from ares.runs.description import description_of, model_digest
 from ares.runs.lineage import fork
 from ares.runs.run import Run
-from ares.step.state import RunState
 from ares.store import read_config
 from ares.store.store import RunStore, StoreError
 from tests.ares.builders import MODEL, config
-from tests.ares.store_builders import commit
+from tests.ares.store_builders import chain
 
 REWARD = "def score(completions, **columns):\n    return [float('1' in one) for one in completions]\n"
 INVERTED = REWARD.replace("'1' in", "'1' not in")
@@ -43,8 +42,7 @@ def settings(place: Path) -> Config:
 def bootstrapped(place: Path) -> Run:
     """A run after its bootstrap; no actor was started."""
     run = Run.open(settings(place), "here", place / "runs")
-    state = RunState.initial(run.config, len(run.train_set)).state_dict() | {"step": 0}
-    run.store.write_commit(commit(0, None, state=state))
+    chain(run.store, 1, lambda step: {"state": run.state.state_dict() | {"step": step}})
     return run
 
 

@@ -5,6 +5,7 @@ import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,22 +13,21 @@ from ares.runs import lineage
 from ares.runs.lineage import fork
 from ares.runs.retention import prune
 from ares.runs.run import Run
-from ares.step.state import RunState
 from ares.store import Kept, Ref, RunStore, StoreError
 from ares.store.mirror import Mirror, path_of
 from tests.ares.builders import config
-from tests.ares.store_builders import commit
+from tests.ares.store_builders import chain
 
 
 def first(runs: Path) -> RunStore:
     """A run of one step with a checkpoint, for which no actor was started."""
     run = Run.open(config(), "first", runs)
-    before = None
-    for step in range(2):
+
+    def made(step: int) -> dict[str, Any]:
         artifacts = {"checkpoint": run.store.write_json("checkpoints/000001", {})} if step else {}
-        state = RunState.initial(run.config, len(run.train_set)).state_dict() | {"step": step}
-        before = commit(step, before, artifacts=artifacts, state=state)
-        run.store.write_commit(before)
+        return {"artifacts": artifacts, "state": run.state.state_dict() | {"step": step}}
+
+    chain(run.store, 2, made)
     return run.store
 
 

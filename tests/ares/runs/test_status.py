@@ -15,7 +15,7 @@ from ares.step.state import RunState
 from ares.store import run_status
 from ares.store.store import Commit, StoreError
 from tests.ares.builders import config, experienced, rows
-from tests.ares.store_builders import commit
+from tests.ares.store_builders import chain, commit
 
 ACCURACIES: list[list[float | None]] = [[1, 1, 1, 0], [1, 0, None, 0]]
 SETTINGS = ("train.steps=2", "algorithm.overlong.soft_punish_cache=4")
@@ -25,9 +25,7 @@ SETTINGS = ("train.steps=2", "algorithm.overlong.soft_punish_cache=4")
 def step_of_a_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Commit]:
     """A run on disk with bootstrap and one step, made of one shaped batch; no actor was started."""
     run = Run.open(config(*SETTINGS), "short", tmp_path_factory.mktemp("runs"))
-    before = RunState.initial(run.config, len(run.train_set)).state_dict()
-    first = commit(0, None, state=before)
-    run.store.write_commit(first)
+    (first,) = chain(run.store, 1, lambda step: {"state": run.state.state_dict()})
     step = run.step(1)
     table = rows(ACCURACIES, prompt="a question", response=[f"answer {i}" for i in range(8)])
     batch, after = experienced(Learner(run.config), table), RunState.initial(run.config, len(run.train_set))
@@ -71,10 +69,7 @@ def test_a_run_before_its_first_commit_is_new_and_after_its_last_step_finished(r
     assert run_status("fresh") | {"buckets": None} == {
         "run": "fresh", "state": "new", "step": 0, "steps": 2, "tokens": 0, "evaluations": [], "buckets": None,
     }  # fmt: skip
-    last = None
-    for step in range(3):
-        last = commit(step, last, state=RunState.initial(fresh.config, 10).state_dict())
-        fresh.store.write_commit(last)
+    chain(fresh.store, 3, lambda step: {"state": fresh.state.state_dict()})
     assert run_status("fresh")["state"] == "finished"
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ares.store.store import Commit, Ref, RunStore, StoreError
-from tests.ares.store_builders import chain, commit, fill
+from ares.store.store import Ref, RunStore, StoreError
+from tests.ares.store_builders import chain, commit, with_checkpoints
 
 
 def test_run_json_round_trip_and_its_absence(store: RunStore) -> None:
@@ -64,39 +64,25 @@ def test_a_commits_digest_survives_the_disk(store: RunStore) -> None:
     assert store.read_commit(0).digest() == before.digest()
 
 
-def with_checkpoints(store: RunStore, steps: int, every: int = 1) -> list[Commit]:
-    """A chain of commits, every n-th with a checkpoint."""
-    commits: list[Commit] = []
-    for step in range(steps):
-        artifacts = {"checkpoint": store.write_folder(f"checkpoints/{step:06d}", fill)} if step % every == 0 else {}
-        commits.append(commit(step, commits[-1] if commits else None, artifacts=artifacts))
-        store.write_commit(commits[-1])
-    return commits
-
-
 def checkpoints(store: RunStore) -> list[int]:
     return sorted(int(name) for name in os.listdir(store.directory / "checkpoints"))
 
 
-def test_pruning_keeps_the_newest_checkpoints(store: RunStore) -> None:
-    commits = with_checkpoints(store, 9, every=2)
-    store.prune_checkpoints(commits[-1].step, 2, commits[-1].step)
-    assert checkpoints(store) == [6, 8]
-    store.prune_checkpoints(commits[-1].step, 5, commits[-1].step)
-    assert checkpoints(store) == [6, 8]
-
-
 @pytest.mark.parametrize(
-    ("needed", "kept"), [(8, [8]), (7, [6, 8]), (6, [6, 8]), (3, [2, 4, 6, 8]), (-1, [0, 2, 4, 6, 8])]
+    ("keep", "needed", "kept"),
+    [(2, 8, [6, 8]), (1, 8, [8]), (1, 7, [6, 8]), (1, 6, [6, 8]), (1, 3, [2, 4, 6, 8]), (1, -1, [0, 2, 4, 6, 8])],
 )
-def test_the_checkpoint_that_an_old_policy_needs_is_kept(needed: int, kept: list[int], store: RunStore) -> None:
-    commits = with_checkpoints(store, 9, every=2)
-    store.prune_checkpoints(commits[-1].step, 1, needed)
-    assert checkpoints(store) == kept
+def test_pruning_keeps_the_newest_checkpoints_and_the_one_that_an_old_policy_needs(
+    keep: int, needed: int, kept: list[int], store: RunStore
+) -> None:
+    with_checkpoints(store, 9, range(0, 9, 2))
+    for more in (keep, 5):  # what is gone stays so
+        store.prune_checkpoints(8, more, needed)
+        assert checkpoints(store) == kept
 
 
 def test_a_new_checkpoint_outlives_those_of_a_past_that_is_repeated(store: RunStore) -> None:
-    commits = with_checkpoints(store, 7)
+    commits = with_checkpoints(store, 7, range(7))
     again = commit(3, commits[2], artifacts=commits[3].artifacts, metrics={"m": 0.75})
     store.write_commit(again)
     store.prune_checkpoints(3, 2, 3)

@@ -5,6 +5,7 @@ The place is a folder reached by file://; a machine is simulated by its own cach
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -49,15 +50,15 @@ def content(path: Path) -> dict[str, bytes]:
 
 def finished(store: RunStore, steps: int) -> list[Commit]:
     """A run of that many steps, each with rows, every second one with a checkpoint."""
-    store.write_run({"config": {}})
-    commits: list[Commit] = []
-    for step in range(steps):
+
+    def made(step: int) -> dict[str, Any]:
         artifacts = {"batch": store.write_json(f"{store.step_path(step)}/batch.json", {"step": step})}
         if step and step % 2 == 0:
             artifacts["checkpoint"] = store.write_json(f"checkpoints/{step:06d}", {"weights": step})
-        commits.append(commit(step, commits[-1] if commits else None, artifacts=artifacts))
-        store.write_commit(commits[-1])
-    return commits
+        return {"artifacts": artifacts}
+
+    store.write_run({"config": {}})
+    return chain(store, steps, made)
 
 
 # ---- addresses -----------------------------------------------------------------------------------------------------

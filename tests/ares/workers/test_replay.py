@@ -5,25 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from ares.store import Commit, DamagedArtifact, RunStore
+from ares.store import DamagedArtifact, RunStore
 from ares.workers import latest_checkpoint, newest_checkpoint
-from tests.ares.store_builders import commit, fill
-
-
-def with_checkpoints(store: RunStore) -> list[Commit]:
-    """The commits of a run whose steps 1 and 3 have checkpoints."""
-    commits: list[Commit] = []
-    for step in range(4):
-        artifacts = {"checkpoint": store.write_folder(f"checkpoints/{step:06d}", fill)} if step in (1, 3) else {}
-        commits.append(commit(step, commits[-1] if commits else None, artifacts=artifacts))
-        store.write_commit(commits[-1])
-    return commits
+from tests.ares.store_builders import with_checkpoints
 
 
 def test_a_step_that_is_done_again_takes_no_checkpoint_of_the_past_that_it_replaces(tmp_path: Path) -> None:
     """Step 2 was redone with another result, and the commit of the old step 3 is still there."""
     store = RunStore(tmp_path / "run")
-    commits = with_checkpoints(store)
+    commits = with_checkpoints(store, 4, (1, 3))
     assert newest_checkpoint(store, 3)[0] == 3
     store.write_commit(commits[2].model_copy(update={"state": {"n": 7}}))
     assert newest_checkpoint(store, 3)[0] == 1
@@ -36,7 +26,7 @@ def test_older_weights_are_taken_with_a_warning_unless_the_step_is_named(
 ) -> None:
     """`ares export --step 3` wrote those of step 1, as if there were no others."""
     store = RunStore(tmp_path / "run")
-    with_checkpoints(store)
+    with_checkpoints(store, 4, (1, 3))
     with caplog.at_level(logging.WARNING):
         assert [latest_checkpoint(store, last)[0] for last in (None, 3, 2)] == [3, 3, 1]
     assert caplog.text == ""
