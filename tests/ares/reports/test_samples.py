@@ -1,4 +1,4 @@
-"""What is shown of samples: the table in a narrow terminal. Not covered: the layout of a page."""
+"""What is shown of samples: the table, also in a narrow terminal, and a report of one."""
 
 import io
 from pathlib import Path
@@ -9,9 +9,11 @@ import pytest
 from rich.console import Console
 
 from algorithms.groups import SECOND_TURN_SLOT
+from ares.learner import Learner
 from ares.reports.samples import sample_report, samples_table
-from ares.store import RunStore
-from tests.ares.builders import config
+from ares.step import readable_rows
+from ares.store import RunStore, StoreError
+from tests.ares.builders import config, rows, shaped
 from tests.ares.store_builders import commit
 
 
@@ -92,3 +94,65 @@ def test_a_program_is_shown_also_if_its_row_has_other_tests_now(
     shown = sample_report("short", 0, "p", 0)
     assert "turn" not in shown
     assert shown.splitlines()[5 : 5 + len(lines)] == lines
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    """The samples of a shaped batch of two groups; one of them has no score."""
+    learner = Learner(config("algorithm.overlong.soft_punish_cache=4"))
+    answers = {"prompt": "a question", "response": [f"answer {i}" for i in range(8)]}
+    return readable_rows(shaped(learner, rows([[1, 1, 1, 0], [1, 0, None, 0]], **answers)))
+
+
+@pytest.fixture
+def of_table(store: RunStore, table: pd.DataFrame) -> RunStore:
+    """A run with these samples."""
+    store.write_commit(commit(0, None, artifacts={"samples": store.write_rows("bootstrap/samples.parquet", table)}))
+    return store
+
+
+def test_looking_writes_nothing(of_table: RunStore) -> None:
+    def listing() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in of_table.directory.parent.rglob("*")}
+
+    before = listing()
+    samples_table("short", 0)
+    sample_report("short", 0, "p0", 0)
+    assert listing() == before
+
+
+def test_the_table_has_a_line_for_every_sample_with_the_parts_of_its_reward(of_table: RunStore) -> None:
+    console = Console(width=250, file=io.StringIO())
+    with console.capture() as printed:
+        console.print(samples_table("short", 0))
+    shown = printed.get()
+    assert "short, step 0: 8 samples" in shown
+    assert sum(line.count("p0") + line.count("p1") for line in shown.splitlines()) == 8
+    for column in ("acc", "entropy", "overlong", "reward", "bucket"):
+        assert column in shown
+
+
+def test_a_report_explains_the_reward_by_its_parts(of_table: RunStore, table: pd.DataFrame) -> None:
+    row = table[(table["id"] == "p0") & (table["sample"] == 3)].iloc[0]
+    shown = sample_report("short", 0, "p0", 3)
+    assert "answer 3" in shown
+    parts = [row["accuracy"], row["reward_entropy_score"], row["reward_overlong"]]
+    assert shown.splitlines()[-1] == (
+        "reward {:+.4f} = accuracy {:+.4f} + reward_entropy_score {:+.4f} + reward_overlong {:+.4f}".format(
+            row["reward"], *parts
+        )
+    )
+    assert row["reward"] == pytest.approx(sum(parts))
+    unscored = sample_report("short", 0, "p1", 2)
+    assert "answer 6" in unscored
+    assert "no reward" in unscored.splitlines()[-1]
+
+
+def test_what_is_missing_is_an_error_that_names_it(of_table: RunStore) -> None:
+    for call, said in (
+        (lambda: samples_table("absent", 0), "no run 'absent'"),
+        (lambda: samples_table("short", 9), "no committed step 9"),
+        (lambda: sample_report("short", 0, "p7", 0), "no sample 0 of problem 'p7' in step 0"),
+    ):
+        with pytest.raises(StoreError, match=said):
+            call()
