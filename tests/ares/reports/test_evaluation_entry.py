@@ -36,10 +36,14 @@ def entries(runs: Path, name: str = "ares") -> list[Entry]:
     return list(client(runs).search_runs([experiment.experiment_id]))
 
 
-def of_suite(runs: Path, **settings: Any) -> Evaluation:
+@pytest.fixture
+def evaluation(runs: Path) -> Evaluation:
+    """Of two problems of a suite, its sandbox closed again."""
     file = written(runs / "mbpp.jsonl", MBPP, {**MBPP, "task_id": 12, "text": "Write add once more."})
     model = str(MODEL.parent / "code")
-    return Evaluation.open(EvaluationRequest(target=model, suite="mbpp", data=str(file), n=2, k=[1, 2], **settings))
+    opened = Evaluation.open(EvaluationRequest(target=model, suite="mbpp", data=str(file), n=2, k=[1, 2]))
+    opened.run.close()
+    return opened
 
 
 def found(evaluation: Evaluation, accuracies: list[float]) -> dict[str, Any]:
@@ -56,9 +60,9 @@ def found(evaluation: Evaluation, accuracies: list[float]) -> dict[str, Any]:
     return summary
 
 
-def test_an_entry_has_settings_estimates_and_the_table_of_problems(runs: Path, tmp_path: Path) -> None:
-    evaluation = of_suite(runs)
-    evaluation.run.close()
+def test_an_entry_has_settings_estimates_and_the_table_of_problems(
+    runs: Path, evaluation: Evaluation, tmp_path: Path
+) -> None:
     log_evaluation(evaluation, found(evaluation, [1, 0, 0, 0]))
     (entry,) = entries(runs)
     assert (entry.info.run_name, entry.info.status) == (evaluation.run.store.directory.name, "FINISHED")
@@ -77,9 +81,7 @@ def test_an_entry_has_settings_estimates_and_the_table_of_problems(runs: Path, t
     assert used.dataset.digest == evaluation.description["data"][:36]
 
 
-def test_the_same_evaluation_keeps_its_entry_and_adds_only_what_is_new(runs: Path) -> None:
-    evaluation = of_suite(runs)
-    evaluation.run.close()
+def test_the_same_evaluation_keeps_its_entry_and_adds_only_what_is_new(runs: Path, evaluation: Evaluation) -> None:
     summary = found(evaluation, [1, 0, 0, 0])
     for again in (summary, summary, summary | {"comparison": {}}, found(evaluation, [1, 1, 0, 0])):
         log_evaluation(evaluation, again)
@@ -131,10 +133,8 @@ def test_samples_judged_again_are_an_entry_under_the_runs_and_each_step_is_logge
 
 
 def test_an_mlflow_that_is_down_is_reported_and_the_next_call_logs_it(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    runs: Path, evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    evaluation = of_suite(runs)
-    evaluation.run.close()
     summary = found(evaluation, [1, 0, 0, 0])
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
