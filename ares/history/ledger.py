@@ -13,18 +13,14 @@ from ares.step import GREEDY, is_second_turn
 from ares.store import StoreError, read_drawn
 
 
-def draws(run: Run, gone: list[int] | None = None) -> pd.DataFrame:
-    """One row a drawn group, in the order of drawing: step, slot, id, accuracy (NaN: no score), is_trained.
-
-    gone: is given the steps whose samples are gone, which are left out; without it they raise StoreError.
-    """
-    tables = []
+def draws(run: Run) -> tuple[pd.DataFrame, list[int]]:
+    """One row a drawn group, in the order of drawing: step, slot, id, accuracy (NaN: no score), is_trained; and the
+    steps that are left out, since what they sampled is gone."""
+    tables, gone = [], []
     for number in run.store.committed_steps()[1:]:
         try:
             rows, scores = read_drawn(run.store, number)
         except StoreError:
-            if gone is None:
-                raise
             gone.append(number)
             continue
         rows = rows.assign(accuracy=scores["accuracy"].astype("Float64"))
@@ -35,14 +31,15 @@ def draws(run: Run, gone: list[int] | None = None) -> pd.DataFrame:
         run.store.forget(number)
         tables.append(groups.assign(step=number, is_trained=groups["slot"].isin(trained)))
     every = ["step", "slot", "id", "accuracy", "is_trained"]
-    return pd.concat(tables, ignore_index=True)[every] if tables else pd.DataFrame(columns=every)
+    whole = pd.concat(tables, ignore_index=True)[every] if tables else pd.DataFrame(columns=every)
+    return whole, gone
 
 
 def ledger(name: str, runs: Path) -> tuple[pd.DataFrame, list[int]]:
     """One row a problem of the train set: drawn and trained groups, the last step that drew it, its first, last and
     mean accuracy; and the steps that are not counted, since what they sampled is gone. Raises StoreError."""
-    run, gone = open_past(name, runs), list[int]()
-    groups = draws(run, gone)
+    run = open_past(name, runs)
+    groups, gone = draws(run)
     by = groups.groupby("id", sort=False)
     table = pd.DataFrame(
         {

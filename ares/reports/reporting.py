@@ -5,7 +5,6 @@ Covered: the interface, and the thread beside the steps in which a run's tracker
 """
 
 from threading import Event, Thread
-from types import TracebackType
 from typing import Any
 
 from ares.config import TRACKERS, Config, TrackingConfig
@@ -86,9 +85,7 @@ class Reporting:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._state = "FINISHED" if error is None else "FAILED" if isinstance(error, Exception) else "KILLED"
         self._ending.set()
         self._thread.join(None if error is None else INTERRUPTED_SECONDS)

@@ -97,14 +97,13 @@ def collect(
     return total
 
 
-def expired(stores: list[RunStore], policy: Policy, now: float | None = None) -> list[tuple[RunStore, int, str]]:
+def expired(stores: list[RunStore], policy: Policy) -> list[tuple[RunStore, int, str]]:
     """The runs that a policy deletes, the bytes that each frees, and why.
 
     Never one of the best, nor one that is in training, evaluated, forked, or part of an ablation that is under way.
     """
     if policy.older_than is None and policy.max_size is None:
         return []
-    now = time.time() if now is None else now
     finished, accuracies = {}, {}
     sizes: dict[int | str, int] = {}
     unlinked: Counter[int] = Counter()
@@ -119,7 +118,7 @@ def expired(stores: list[RunStore], policy: Policy, now: float | None = None) ->
     children = {name for folder in {store.directory.parent for store in stores} for name in _awaited(folder)}
     left, given_up = sum(sizes.values()), []
     for store in sorted(stores, key=lambda store: finished[store]):
-        age = (now - finished[store]) / DAY
+        age = (time.time() - finished[store]) / DAY
         if store in best or store.name in children or store.is_held() or _in_use(store):
             continue
         if policy.older_than is not None and age > policy.older_than:

@@ -24,7 +24,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from uuid import uuid4
 
 from fsspec import AbstractFileSystem
 from pydantic import BaseModel
@@ -194,8 +193,3 @@ class Lease:
                 return False
             raise
         return True
-
-
-def new_writer() -> str:
-    """A name for a process that writes to a run, and for its actors."""
-    return uuid4().hex

@@ -34,7 +34,7 @@ from ares.printable import without_credentials
 from ares.store.commits import unsealed
 from ares.store.errors import DamagedArtifact, StoreError, told
 from ares.store.files import files_in, fsync
-from ares.store.lease import COMMIT, PROTOCOLS, Lease, new_writer
+from ares.store.lease import COMMIT, PROTOCOLS, Lease
 from ares.store.lock import held
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,8 @@ class Mirror:
     def __init__(self, url: str, copy: Path) -> None:
         self.url = url
         self.copy = copy
-        self.writer = new_writer()
+        self.writer = uuid4().hex
+        """A name for this process and its actors in the lease."""
         self._protocol = url.partition("://")[0]
         with told(url, "used"):
             # Unlike other file systems with folders, this one must be told to make missing ones.

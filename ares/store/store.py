@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pandas as pd
 import pyarrow as pa
@@ -33,7 +34,7 @@ from safetensors import SafetensorError
 from ares.store.commits import Commit, Fork, Ref, sealed, unsealed
 from ares.store.errors import DamagedArtifact, StoreError
 from ares.store.files import files_in, folders_in, fsync, remedy_for, remove_tree, tree_hash
-from ares.store.lease import LEASE, new_writer
+from ares.store.lease import LEASE
 from ares.store.lock import LOCK, held, is_held
 from ares.store.mirror import mirror_of
 from ares.store.sealed_lines import MEMO_FILE, Memo
@@ -69,7 +70,7 @@ class RunStore:
 
     @property
     def writer(self) -> str:
-        """The name of this process and its actors in the lease of a run at a URL."""
+        """The name of this process and its actors in the lease of a run at a URL; else empty."""
         return "" if self.mirror is None else self.mirror.writer
 
     def act_for(self, writer: str) -> None:
@@ -431,5 +432,5 @@ class RunStore:
         """A name for this copy of the run, which only one process at a time holds: another if the folder is copied."""
         file = self.directory / ".copy"
         if not file.exists():
-            file.write_text(new_writer())
+            file.write_text(uuid4().hex)
         return f"{file.read_text()} at {self.directory.absolute()} on {socket.gethostname()}"

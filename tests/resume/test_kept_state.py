@@ -18,7 +18,7 @@ def test_an_order_by_difficulty_goes_on_where_it_was(tmp_path: Path) -> None:
     assert train(tmp_path, "whole", *settings) == 0
     rows = pd.read_parquet(tmp_path / "whole" / "bootstrap" / "samples.parquet")
     rates = rows.groupby("id")["accuracy"].mean()
-    drawn = rates.reindex(draws(open_past("whole", tmp_path))["id"]).dropna()
+    drawn = rates.reindex(draws(open_past("whole", tmp_path))[0]["id"]).dropna()
     assert drawn.nunique() > 1
     assert drawn.is_monotonic_decreasing
     for point in ("1:shape:inside", "3:rollout:before"):

@@ -12,7 +12,7 @@ from tests.short_runs import told
 
 
 def test_problems_are_drawn_in_the_order_of_the_seed_and_none_is_skipped_or_repeated(runs: Path) -> None:
-    groups, (table, gone) = draws(open_past("uninterrupted", runs)), ledger("uninterrupted", runs)
+    (groups, _), (table, gone) = draws(open_past("uninterrupted", runs)), ledger("uninterrupted", runs)
     assert gone == []
     walk = Cursor(0, len(table)).take(len(groups))
     assert groups["id"].tolist() == table.index[walk].tolist()
@@ -33,13 +33,15 @@ def test_a_run_that_was_killed_has_the_same_ledger(runs: Path, tmp_path: Path, m
     (steps / "000003" / "phases.jsonl").write_bytes(b"".join(kept[: len(kept) // 2]))
     monkeypatch.setenv("ARES_RUNS", str(tmp_path))
     assert train_here(None, [], "killed").committed_steps() == [0, 1, 2, 3, 4]
-    assert draws(open_past("killed", tmp_path)).equals(draws(open_past("uninterrupted", runs)))
+    (killed, gone), (whole, _) = draws(open_past("killed", tmp_path)), draws(open_past("uninterrupted", runs))
+    assert killed.equals(whole)
+    assert gone == []
 
 
 def test_the_command_counts_them_and_writes_the_table(runs: Path, tmp_path: Path) -> None:
     said = told(runs, "data", "used", "uninterrupted", "--out", str(tmp_path / "used.csv"))
     assert said.returncode == 0, said.stderr
-    groups = len(draws(open_past("uninterrupted", runs)))
+    groups = len(draws(open_past("uninterrupted", runs))[0])
     assert f"{1000 - groups} never drawn, {groups} once, 0 more often" in said.stdout
     assert f"{groups} groups drawn, 16 trained on" in said.stdout
     assert (tmp_path / "used.csv").read_text().startswith("id,drawn,trained,last_step,first,last,mean")

@@ -16,18 +16,16 @@ from flows.deployed import ares_gc
 from tests.ares.store_builders import commit
 from tests.short_runs import told
 
-NOW = 100 * DAY
 
-
-def a_run(runs: Path, name: str, age: float, accuracy: float | None, size: int = 1000, now: float = NOW) -> RunStore:
+def a_run(runs: Path, name: str, age: float, accuracy: float | None) -> None:
     """A run whose last commit is this many days old, with a leftover of an interrupted write."""
     store = RunStore(runs / name)
     store.write_run({"config": {}})
     evaluations = [] if accuracy is None else [{"accuracy": accuracy}, {"accuracy": accuracy / 2}]
-    store.write_commit(commit(0, None, state={"evaluations": evaluations}, timestamp=int((now - age * DAY) * 1000)))
-    (store.directory / "weights").write_bytes(bytes(size))
+    finished = int((time.time() - age * DAY) * 1000)
+    store.write_commit(commit(0, None, state={"evaluations": evaluations}, timestamp=finished))
+    (store.directory / "weights").write_bytes(bytes(1000))
     (store.directory / ".left.1.partial").mkdir()
-    return store
 
 
 @pytest.fixture
@@ -39,7 +37,7 @@ def runs(tmp_path: Path) -> Path:
 
 def freed_by(runs: Path, **policy: Any) -> dict[str, int]:
     stores = [RunStore(path.parent) for path in sorted(runs.glob("*/run.json"))]
-    return {store.name: freed for store, freed, _ in expired(stores, Policy(**policy), NOW)}
+    return {store.name: freed for store, freed, _ in expired(stores, Policy(**policy))}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +114,7 @@ def test_what_forks_share_is_counted_once_and_freed_with_the_last_of_them(runs: 
 
 def test_gc_deletes_them_and_a_dry_one_says_the_same(tmp_path: Path) -> None:
     for name, age in (("old", 50), ("new", 0)):
-        a_run(tmp_path, name, age, 0.5, now=time.time())
+        a_run(tmp_path, name, age, 0.5)
     dry, done = (told(tmp_path, "gc", "--older-than", "30", *more) for more in (["--dry-run"], []))
     assert dry.returncode == done.returncode == 0, done.stderr
     assert dry.stdout.splitlines()[0] == done.stdout.splitlines()[0]
@@ -190,7 +188,7 @@ def test_a_run_that_cannot_be_used_holds_up_others_where_it_is_named(damage: boo
     with RunStore(runs / "new").lock():
         if damage:
             (runs / "new" / "run.json").write_text("{")
-        done = told(runs, "gc", "--older-than", "99")
+        done = told(runs, "gc", "--older-than", "30")
         assert done.returncode == 0, done.stderr
         assert "left alone: " in done.stdout
         assert why in done.stdout
