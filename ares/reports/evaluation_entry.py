@@ -50,17 +50,13 @@ def log_rescore(store: RunStore, config: Config, folder: str, steps: Sequence[Ma
     def log(entry: Entry) -> None:
         entry.client.set_tag(entry.run_id, MLFLOW_RUN_NAME, f"{store.name} judged again")
         entry.log_settings(config, {})
-        entry.log_metrics(
-            [
-                # A time of its own for each judgement: logged twice it adds nothing, and MLflow shows the last one.
-                (
-                    one["step"],
-                    store.read_commit(one["step"]).timestamp + one["judgement"],
-                    {f"rescore/{name}": float(one[name]) for name in one if name not in ("step", "judgement")},
-                )
-                for one in steps
-            ]
-        )
+        rows = []
+        for one in steps:
+            # A time of its own for each judgement: logged twice it adds nothing, and MLflow shows the last one.
+            time = store.read_commit(one["step"]).timestamp + one["judgement"]
+            counts = {f"rescore/{name}": float(one[name]) for name in one if name not in ("step", "judgement")}
+            rows.append((one["step"], time, counts))
+        entry.log_metrics(rows)
         for file in sorted(store.children(folder)):
             if file.suffix == ".parquet":
                 entry.client.log_artifact(entry.run_id, str(store.here(store.name_of(file))))

@@ -17,7 +17,7 @@ from ares.data import MediaError, thumbnail
 from ares.printable import without_credentials
 from ares.reports.entry import AWAY, Entry, find_or_create, origin, reason
 from ares.reports.pages import VIEW, mlflow_page
-from ares.reports.reporting import Tracker, unlogged
+from ares.reports.reporting import Tracker
 from ares.store import Commit, DamagedArtifact, RunStore, tracking_uri
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Tracking(Tracker):
             self._is_away = False
 
     def _log_left(self, entry: Entry) -> None:
-        while steps := unlogged(self.store, self.logged)[:STEPS_PER_CALL]:
+        while steps := self.unlogged()[:STEPS_PER_CALL]:
             if self.logged is not None and steps[0] == 0:  # the same numbers of the same time add nothing
                 logger.warning("%s has redone steps that were logged: they are logged again", self.store.name)
             self._log(entry, [self.store.read_commit(step) for step in steps])

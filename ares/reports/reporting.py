@@ -34,11 +34,17 @@ class Tracker:
 
         Runs in a thread beside the steps: may be slow, must not raise.
         """
-        for step in unlogged(self.store, self.logged):
+        for step in self.unlogged():
             if step == 0:
                 self.begin()
             self.log(self.store.read_commit(step))
             self.logged = self.store.digest(step)
+
+    def unlogged(self) -> list[int]:
+        """The committed steps that are not logged yet. If the run has redone the last one that is, these are all."""
+        steps = self.store.committed_steps()
+        digests = [self.store.digest(step) for step in steps]
+        return steps[digests.index(self.logged) + 1 :] if self.logged in digests else steps
 
     def begin(self) -> None:
         """Give up what is logged already: the bootstrap comes next."""
@@ -54,16 +60,6 @@ class Tracker:
     def interrupt(self, state: str) -> None:
         """Log what is left; the run ended before its last step, and a resume goes on. state: FAILED or KILLED."""
         self.finish()
-
-
-def unlogged(store: RunStore, last: str | None) -> list[int]:
-    """The committed steps that a tracker has to log. last: digest of the last commit that it has logged.
-
-    If the run has that commit no more, it has redone steps: then these are all.
-    """
-    steps = store.committed_steps()
-    digests = [store.digest(step) for step in steps]
-    return steps[digests.index(last) + 1 :] if last in digests else steps
 
 
 class Reporting:

@@ -31,6 +31,13 @@ READERS: dict[str, Callable[[RunStore, Ref], Any]] = {
 KINDS = list(WRITERS)
 
 
+def flip(file: Path) -> None:
+    """Flip a bit in the middle of a file."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+
+
 def everything(store: RunStore) -> list[str]:
     """Files under the run directory, hidden ones included."""
     return sorted(str(path.relative_to(store.directory)) for path in store.directory.rglob("*") if path.is_file())

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ares.browse.tokens import token_rows
+from ares.browse.samples import token_rows
 from ares.config import ConfigError, load
 from ares.store import RunStore
 from tests.ares.builders import MODEL

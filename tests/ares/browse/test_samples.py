@@ -9,8 +9,9 @@ import pytest
 
 from algorithms.protocol import DataProto
 from ares.browse.runs import curves
-from ares.browse.samples import group, matching, problem, problems, samples, texts
+from ares.browse.samples import _pieces, group, load_pieces, matching, problem, problems, samples, texts
 from ares.store import MEMO_FILE, RunStore, StoreError
+from tests.ares.builders import MODEL
 from tests.ares.store_builders import commit
 
 
@@ -156,3 +157,18 @@ def test_a_dropped_group_of_an_episode_that_the_bootstrap_has_not_met_is_shown_w
     known, unknown = (problem(store, "samples", name) for name in ("a", "b"))
     assert (known["prompt"], known["answer"]) == ("Q", "7")
     assert (unknown["prompt"], unknown["answer"]) == (None, None)
+
+
+@pytest.mark.parametrize("text", ["18+4=20. wait", "  two spaces\n", "déjà — 🙂🙂 ok", ""])
+def test_pieces_make_up_the_text(text: str) -> None:
+    tokenizer = load_pieces(str(MODEL))
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    pieces = _pieces(ids, tokenizer)
+    assert len(pieces) == len(ids)
+    assert "".join(pieces) == text
+
+
+def test_a_model_without_a_tokenizer_file_shows_numbers(tmp_path: Path) -> None:
+    assert load_pieces(str(tmp_path)) is None
+    assert load_pieces("nobody/never-downloaded") is None
+    assert _pieces([7, 12], None) == ["7 ", "12 "]

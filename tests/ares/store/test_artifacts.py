@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from ares.store.files import remove_tree
 from ares.store.sealed_lines import Journal
 from ares.store.store import DamagedArtifact, RunStore, StoreError
-from tests.ares.store_builders import KINDS, READERS, ROWS, WRITERS, chain, commit, everything, fill
+from tests.ares.store_builders import KINDS, READERS, ROWS, WRITERS, chain, commit, everything, fill, flip
 
 
 def test_what_was_written_is_read_back(store: RunStore) -> None:
@@ -33,12 +33,6 @@ def test_the_same_content_has_the_same_ref_wherever_it_is(kind: str, store: RunS
     moved = RunStore(tmp_path / "moved")
     READERS[kind](moved, ref)
     assert moved.intact([ref])
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {

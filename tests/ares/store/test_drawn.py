@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from ares.store import MEMO_FILE, Kept, RunStore, StoreError, read_drawn, read_measured
-from tests.ares.store_builders import chain, commit
+from tests.ares.store_builders import chain, commit, flip
 
 STEP = "steps/000001"
 
@@ -43,12 +43,6 @@ def test_a_step_that_was_done_again_has_drawn_what_it_drew_last(store: RunStore)
         assert drawn["slot"].unique().tolist() == scores["slot"].unique().tolist() == list(range(shards))
         assert {*drawn["past"], *scores["past"]} == {past}
         assert len(read_measured(store, 1)) == shards
-
-
-def flip(file: Path) -> None:
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 4
-    file.write_bytes(content)
 
 
 def lose_end(file: Path) -> None:
