@@ -2,13 +2,12 @@
 
 Covered: which runs share its past and how each ended; which verdicts another reward changes, and from which step on
 training would have gone another way; what other settings would have made of one update. Not covered: whether two runs
-differ (ares/runs/description.py), one step's samples (ares/reports/samples.py).
+differ (ares/runs/verification.py), one step's samples (ares/reports/samples.py).
 """
 
 from ares.history.bisect import Accuracies, Fall, Group, Probe, find_fall, rank_groups, read_accuracies, read_held_out
 from ares.history.family import Member, family
-from ares.history.ledger import draws, ledger
+from ares.history.ledger import draws, ledger, pairs
 from ares.history.measures import open_past
-from ares.history.pairs import pairs
 from ares.history.replay import Replayed, Update, check_replayable, cost_of_updates, replay
 from ares.history.rescore import Judged, Rescore

@@ -1,7 +1,7 @@
 """A run and its relatives: who was forked from whom, with which other settings, and how each ended.
 
 Covered: every run in the same folder that shares a past with it. Not covered: where two runs first differ in results
-(ares/runs/difference.py), what they are worth (ares/ablations).
+(ares/runs/verification.py), what they are worth (ares/ablations).
 """
 
 from dataclasses import dataclass, field

@@ -1,16 +1,22 @@
-"""Which problems a run has drawn, left out and trained on, how often and with what accuracy.
+"""Which problems a run has drawn, left out and trained on, how often and with what accuracy; pairs of its samples for
+preference learning: to one prompt a better and a worse response.
 
-Not covered: the bootstrap's pass over the train set; second turns, which have the problem of their first.
+Not covered: the bootstrap's pass over the train set; of the ledger second turns, which have the problem of their first;
+of the pairs episodes, whose responses hold what an environment said.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 
-from ares.history.measures import open_past
+from ares.history.measures import open_past, read_sampling_config
 from ares.runs import Run
 from ares.step import GREEDY, is_second_turn
-from ares.store import StoreError, read_drawn
+from ares.store import RunStore, StoreError, read_drawn
+
+OF_PAIRS = ["slot", "id", "prompt", "response", "accuracy", "reward", "truncated"]
+"""Columns of samples that pairs are made of."""
 
 
 def draws(run: Run) -> tuple[pd.DataFrame, list[int]]:
@@ -50,3 +56,28 @@ def ledger(name: str, runs: Path) -> tuple[pd.DataFrame, list[int]]:
     table = table.reindex(run.train_set.frame["id"].rename("id")).astype({"last_step": "Int64"})
     counts = {name: table[name].fillna(0).astype(int) for name in ("drawn", "trained")}
     return table.assign(**counts), gone
+
+
+def pairs(store: RunStore) -> Iterator[dict[str, object]]:
+    """One pair of each prompt of a trained group whose accuracies differ: prompt (as it was sampled from), chosen,
+    rejected, id (the step, a number in it, and the problem's id, as a problem may be drawn again), step, and the two
+    accuracies. Of equal accuracies the higher or lower reward counts; responses that were cut off, whose end nobody
+    sampled, or have no reward are left out.
+
+    Raises StoreError.
+    """
+    if read_sampling_config(store).environment is not None:
+        raise StoreError(f"Run {store.name!r} has episodes: a response holds what its environment said, and is no pair")
+    for step in store.committed_steps()[1:]:
+        rows = store.read_rows(store.read_commit(step).artifacts["samples"])[OF_PAIRS]
+        rows = rows[~rows["truncated"].astype(bool)].dropna(subset=["accuracy", "reward"])
+        groups = rows.sort_values(["accuracy", "reward"], kind="stable").groupby(["slot", "prompt"])
+        for number, (_, group) in enumerate(groups):
+            worse, better = group.iloc[0], group.iloc[-1]
+            if worse["accuracy"] < better["accuracy"]:
+                yield {
+                    "prompt": str(better["prompt"]), "chosen": str(better["response"]),
+                    "rejected": str(worse["response"]), "id": f"{step}/{number}/{better['id']}", "step": step,
+                    "accuracies": [float(better["accuracy"]), float(worse["accuracy"])],
+                }  # fmt: skip
+        store.forget(step)

@@ -14,7 +14,6 @@ from ares.runs.description import (
     run_files,
     what_grades,
 )
-from ares.runs.difference import first_difference
 from ares.runs.doctor import findings
 from ares.runs.export import export, import_gguf
 from ares.runs.lineage import fork, share_bootstrap
@@ -23,4 +22,4 @@ from ares.runs.retention import Policy, collect
 from ares.runs.run import MakeWorkers, Run, under_way
 from ares.runs.sets import all_files, first_files, load_sets
 from ares.runs.step import Step
-from ares.runs.verification import verify
+from ares.runs.verification import first_difference, verify

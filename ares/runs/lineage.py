@@ -2,7 +2,7 @@
 
 Covered: `fork` (a new run with every artifact of another one up to a step, or to a phase of it), `share_bootstrap` (a
 run takes over a bootstrap that it would draw alike). Not covered: training the fork (it is a run like any other),
-comparing runs (ares/runs/difference.py), which files may be deleted (ares/runs/retention.py).
+comparing runs (ares/runs/verification.py), which files may be deleted (ares/runs/retention.py).
 
 A fork at step K after phase P starts from the commit of step K − 1 and takes over the kept results of step K's phases
 up to P, under keys of its own, so its step K finds them. Without P it starts from the commit of step K.

@@ -1,19 +1,26 @@
-"""Whether a run directory is what was written: reads every commit, artifact, checkpoint and kept result once.
+"""Whether a run directory is what was written, and where two runs first differ. Writes nothing, except that the copy of
+a run at a URL downloads what it lacks.
 
-Covered: what is damaged or missing, the step after which a resume begins. Writes nothing, except that the copy of a run
-at a URL downloads what it lacks. Not covered: the checks at every start (ares/store), evaluations.
+Covered: what is damaged or missing (every commit, artifact, checkpoint and kept result is read once), the step after
+which a resume begins; step by step everything that a resumed run must reproduce: artifacts, controllers, metrics. Not
+covered: the checks at every start (ares/store), evaluations; seconds and rates, which differ between executions.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
 
 from ares.runs.run import resumed_commit
-from ares.store import MEMO_FILE, DamagedArtifact, Ref, RunStore, read_config, read_finished_memo
+from ares.store import MEMO_FILE, Commit, DamagedArtifact, Ref, RunStore, files_in, read_config, read_finished_memo
 
 NOT_NEEDED_LATER = ("checkpoint", "batch", "under-way")
 """What may be missing before an intact checkpoint: older checkpoints are deleted, and `ares gc` deletes the others."""
 READ_AGAIN = ("rollout", "score", "experience")
 """Phases whose files are read after the commit, which does not name them: by `ares rescore`, `replay` and `browse`."""
+SHOWN = 8
+"""Differing values of one kind that are listed."""
 
 
 @dataclass(frozen=True)
@@ -70,3 +77,50 @@ def _damages_of_phases(store: RunStore, step: int, named: set[Ref]) -> Iterator[
 def _damage(store: RunStore, ref: Ref) -> str:
     exists = (store.directory / ref.path).exists()
     return f"{ref.path} {'has changed since it was written' if exists else 'is missing'}"
+
+
+def first_difference(one: RunStore, other: RunStore) -> tuple[int, list[str]] | None:
+    """The first step in which two runs differ, and a line for each thing that does.
+
+    None: all steps are bit-identical in weights, controllers and metrics, and both runs end at the same one.
+    """
+    steps, others = one.committed_steps(), other.committed_steps()
+    for step in steps[: len(others)]:
+        if lines := list(_lines(one.read_commit(step), other.read_commit(step))):
+            return step, [*_first_file(one, other, step), *lines]
+    if len(steps) == len(others):
+        return None
+    (ended, shorter), (last, longer) = sorted([(len(steps) - 1, one.name), (len(others) - 1, other.name)])
+    return ended + 1, [f"{shorter} ends at step {ended}, {longer} at step {last}"]
+
+
+def _lines(one: Commit, other: Commit) -> Iterator[str]:
+    for name in sorted(one.artifacts.keys() | other.artifacts.keys()):
+        refs = one.artifacts.get(name), other.artifacts.get(name)
+        if refs[0] is not None and refs[1] is not None:
+            if refs[0].sha256 != refs[1].sha256:
+                yield f"{'weights or optimiser (checkpoint)' if name == 'checkpoint' else name}: other content"
+        elif name != "checkpoint":  # which runs may write at different steps
+            yield f"{name}: in one of the two only"
+    yield from _values("controllers", *(pd.json_normalize(of.state).to_dict("records")[0] for of in (one, other)))
+    yield from _values("metrics", one.metrics, other.metrics)
+
+
+def _values(kind: str, one: dict[Any, Any], other: dict[Any, Any]) -> Iterator[str]:
+    missing = object()
+    names = [name for name in sorted(one.keys() | other.keys()) if one.get(name, missing) != other.get(name, missing)]
+    for name in names[:SHOWN]:
+        yield f"{kind}: {name}: {one.get(name)!r} ≠ {other.get(name)!r}"
+    if len(names) > SHOWN:
+        yield f"{kind}: {len(names) - SHOWN} more"
+
+
+def _first_file(one: RunStore, other: RunStore, step: int) -> Iterator[str]:
+    """The oldest artifact of the step that both runs have and that differs: it names the phase."""
+    mine, others = (store.here(store.step_path(step)) for store in (one, other))
+    for file in sorted(files_in(mine), key=lambda path: (path.stat().st_mtime_ns, path)):
+        twin = others / file.relative_to(mine)
+        is_artifact = file.name not in ("COMMIT.json", MEMO_FILE) and twin.exists()
+        if is_artifact and twin.read_bytes() != file.read_bytes():
+            yield f"first file that differs: {file.relative_to(mine)}"
+            return

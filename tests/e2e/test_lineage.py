@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from ares.runs.difference import first_difference
+from ares.runs import first_difference
 from ares.runs.lineage import fork
 from ares.store import MEMO_FILE, StoreError
 from ares.store.store import RunStore
