@@ -13,6 +13,7 @@ from ares.config import ConfigError, override
 from ares.evaluation.comparison import ComparedEvaluation, compared, measured
 from ares.evaluation.estimates import summarise
 from ares.evaluation.evaluation import Evaluation
+from ares.evaluation.paired import estimate, p_of_draws
 from flows.cli.evaluate import _show_comparison
 from tests.ares.builders import MODEL, config
 from tests.ares.evaluation.test_evaluation import ids_of, opened, samples
@@ -138,3 +139,17 @@ def test_where_all_problems_differ_alike_there_is_no_interval(capsys: pytest.Cap
 def test_engine_batches_and_folder_may_differ(finished: str) -> None:
     """The engine, its batches, and the folder are each policy's own."""
     assert opened(n=4, compare=finished, overrides=["rollout.shard_prompts=3"], k=[2]).other is not None
+
+
+def test_the_p_of_a_bootstrap_is_twice_the_smaller_share_of_draws() -> None:
+    assert p_of_draws(np.zeros(10)) == 1.0
+    assert p_of_draws(np.ones(99)) == pytest.approx(2 / 100)
+    assert p_of_draws(np.full(99, 0.1 + 0.2 - 0.3)) == 1.0  # nothing but rounding
+
+
+def test_the_interval_over_problems_is_students() -> None:
+    """Differences 1, 0, 0, 0: mean ¼, s = ½, t(.975, 3) = 3.182446."""
+    interval = estimate([1.0, 0.0, 0.0, 0.0])
+    assert (interval.mean, interval.count) == (0.25, 4)
+    assert interval.high == pytest.approx(0.25 + 3.182446 * 0.25, abs=1e-6)
+    assert interval.p == pytest.approx(0.391002, abs=1e-6)  # t = 1 with three degrees of freedom

@@ -1,7 +1,9 @@
-"""JSON lines, TensorBoard and W&B: every committed step once, also after a resume; several at once."""
+"""JSON lines, TensorBoard, W&B and Trackio: every committed step once, also after a resume; how trackers learn that a
+run has ended. Not covered: MLflow (test_mlflow.py)."""
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 
 from ares.config import TRACKERS, TrackingConfig
 from ares.errors import UserError
-from ares.reports import Reporting, trackers
+from ares.reports import Reporting, reporting, trackers
 from ares.store import RunStore
 from tests.ares.builders import config
 from tests.ares.store_builders import chain, commit
@@ -161,11 +163,15 @@ def test_trackio_has_every_step_once_after_a_resume(tmp_path: Path, monkeypatch:
         tracker("trackio", tmp_path, 1)
 
 
+def reporting_of(tracking: TrackingConfig, store: RunStore | None) -> Reporting:
+    """The thread of a run with these settings."""
+    return Reporting(SimpleNamespace(config=SimpleNamespace(tracking=tracking), store=store))  # type: ignore[arg-type]
+
+
 def test_a_package_that_is_absent_is_named_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "wandb", None)
-    run = SimpleNamespace(config=SimpleNamespace(tracking=TrackingConfig(kind="wandb")), store=store_of(tmp_path, 0))
+    monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(UserError, match=r"tracking\.kind needs the package wandb"):
-        Reporting(run)  # type: ignore[arg-type]
+        reporting_of(TrackingConfig(kind="wandb"), store_of(tmp_path, 0))
 
 
 def test_several_trackers_are_told_of_the_same_commits(tmp_path: Path) -> None:
@@ -175,8 +181,26 @@ def test_several_trackers_are_told_of_the_same_commits(tmp_path: Path) -> None:
         "    def catch_up(self): ...\n"
         "    def finish(self): (self.store.directory / 'count').write_text(str(len(self.store.committed_steps())))\n"
     )
-    section = TrackingConfig(kind=("jsonl", f"{mine}:Count"))
-    with Reporting(SimpleNamespace(config=SimpleNamespace(tracking=section), store=store_of(tmp_path, 3))):  # type: ignore[arg-type]
+    with reporting_of(TrackingConfig(kind=("jsonl", f"{mine}:Count")), store_of(tmp_path, 3)):
         pass
     assert len((tmp_path / "mine/metrics.jsonl").read_text().splitlines()) == 3
     assert (tmp_path / "mine/count").read_text() == "3"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(None, ["finished"]), (RuntimeError("the judge is down"), ["FAILED"]), (KeyboardInterrupt(), ["KILLED"])],
+)
+def test_the_tracker_is_told_how_a_run_ended(
+    error: BaseException | None, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that failed or was stopped stayed RUNNING in MLflow."""
+    heard: list[str] = []
+    tracker = SimpleNamespace(
+        catch_up=lambda: heard.append("catch up"), finish=lambda: heard.append("finished"), interrupt=heard.append
+    )
+    monkeypatch.setattr(reporting, "TRACKERS", SimpleNamespace(make=lambda *_: tracker))
+    with nullcontext() if error is None else pytest.raises(type(error)), reporting_of(TrackingConfig(), None):
+        if error is not None:
+            raise error
+    assert heard == told
