@@ -1,13 +1,14 @@
-"""`ares history`, `rescore`, `replay` and `bisect`: questions that a run's directory answers."""
+"""`ares browse`, `history`, `rescore`, `replay` and `bisect`: questions that a run's directory answers."""
 
 import re
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ares.errors import UserError
-from flows.cli.command import Overrides, RunName, console, errors, next_step, show_table
+from flows.cli.command import Overrides, RunName, RunNames, console, errors, next_step, show_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +22,25 @@ WORST = 5
 """Samples that `ares replay` lists."""
 BY_STEP = ("actor/pg_loss", "actor/grad_norm", "actor/ppo_kl")
 """What `ares replay` tells of each optimiser step."""
+
+
+def browse(
+    runs: RunNames = None,
+    out: Annotated[Path | None, typer.Option(help="Write the page as a folder, new or empty, and stop.")] = None,
+    port: Annotated[int, typer.Option(min=0, help="0: any that is free.")] = 0,
+) -> None:
+    """A page over all steps of runs: their tree, curves, samples and tokens. It is served to this machine alone."""
+    from ares.browse import serve, write_folder
+    from ares.store import run_store, runs_directory, runs_in
+
+    stores = [run_store(name) for name in runs] if runs else runs_in(runs_directory())
+    for store in stores if runs else ():
+        store.read_run()
+    if out is not None:
+        write_folder(stores, out, lambda line: console.print(line, style="dim"))
+        console.print(f"{out / 'index.html'}: open it in a browser")
+        return
+    serve(stores, port, lambda address: console.print(f"{address} (Ctrl-C ends it)"))
 
 
 def history(run: RunName) -> None:

@@ -22,7 +22,6 @@ from flows.cli import ablate as ablate_cli
 from flows.cli import history as history_cli
 from flows.cli import runs as runs_cli
 from flows.cli import settings as settings_cli
-from flows.cli.browse import browse
 from flows.cli.command import (
     Overrides,
     Prepared,
@@ -61,28 +60,15 @@ NOT_PLAIN = ("prefect", "ray", "mlflow")
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(data_app, name="data")
-app.command("settings")(settings_cli.list_settings)
-app.command("new")(settings_cli.new)
-app.command("ablate")(ablate_cli.ablate)
-app.command("report")(ablate_cli.report)
-app.command("eval")(evaluate)
-app.command()(browse)
-app.command()(serve)
 for command in (
-    runs_cli.fork,
-    history_cli.history,
-    history_cli.rescore,
-    history_cli.replay,
-    history_cli.bisect,
-    runs_cli.diff,
-    runs_cli.verify,
-    runs_cli.export,
-    runs_cli.gc,
+    *(settings_cli.new, ablate_cli.ablate, ablate_cli.report, serve, up, down),
+    *(history_cli.browse, history_cli.history, history_cli.rescore, history_cli.replay, history_cli.bisect),
+    *(runs_cli.fork, runs_cli.diff, runs_cli.verify, runs_cli.export, runs_cli.gc),
 ):
     app.command()(command)
+app.command("settings")(settings_cli.list_settings)
+app.command("eval")(evaluate)
 app.command("import")(runs_cli.import_gguf)
-app.command()(up)
-app.command()(down)
 
 
 @app.callback()
