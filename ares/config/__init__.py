@@ -32,6 +32,7 @@ from ares.config.profiles import (
     load,
     override,
     profile_names,
+    read_yaml,
     result_settings,
 )
 from ares.config.reward import CodeConfig, JudgeConfig, Need, Needs, RewardModelConfig, part_name
@@ -39,4 +40,3 @@ from ares.config.rollout import DiffusionConfig, RolloutConfig, SecondTurnConfig
 from ares.config.rules import VLLM_TEMPERATURES
 from ares.config.run import Config, LearnerConfig, ModelConfig, RewardConfig, TrackingConfig, WatchConfig
 from ares.config.strict import ConfigError, explain, nearest, reason
-from ares.config.yaml_files import read_yaml

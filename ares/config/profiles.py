@@ -1,16 +1,19 @@
 """Profiles: YAML files with `extends`, dotted overrides on top of them, and which settings change results.
 
 Covered: loading `profiles/NAME.yaml` (or a path) into a checked configuration, with errors that name file and field;
-presets, which are words for a published algorithm; the fingerprint. Not covered: the settings themselves, their bounds
-and reasons (ares/config/run.py).
+presets, which are words for a published algorithm; the fingerprint; reading a user's YAML, whose dates stay text, as no
+setting is one. Not covered: the settings themselves, their bounds and reasons (ares/config/run.py).
 """
 
+import copy
+import functools
 import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, get_origin
 
+import yaml
 from pydantic import BaseModel, ValidationError
 
 from algorithms.settings import alternatives
@@ -19,7 +22,6 @@ from ares.config.paths import CHECKOUT, is_there, seen_from
 from ares.config.rules import contradictions
 from ares.config.run import Config
 from ares.config.strict import NO_EFFECT, ONLY_ROUNDING, ConfigError, explain, nearest, walk
-from ares.config.yaml_files import NOT_YAML, parsed, read_yaml, why_not_yaml
 
 PROFILES = CHECKOUT / "profiles"
 PRESETS = PROFILES / "algorithms"
@@ -202,3 +204,60 @@ def _flat(section: BaseModel, values: dict[str, Any], prefix: str) -> Iterator[t
             yield from _flat(inner, values[name], f"{prefix}{name}.")
         elif field.json_schema_extra != NO_EFFECT:
             yield f"{prefix}{name}", values[name]
+
+
+# ---- YAML ----------------------------------------------------------------------------------------------------------
+
+
+class _OneOfEach(yaml.SafeLoader):
+    """Plain YAML silently lets the last of two equal keys win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            line = key.start_mark.line + 1
+            if key.value in lines:
+                raise yaml.YAMLError(f"{key.value!r} stands in line {lines[key.value]} and in line {line}")
+            lines[key.value] = line
+        return super().construct_mapping(node, deep)
+
+
+_OneOfEach.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def parsed(text: str) -> Any:
+    """A text as YAML; the result is the caller's own. Raises what NOT_YAML names."""
+    return copy.deepcopy(_parsed(text))
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> Any:
+    """Children of an ablation and a form's profiles read the same few files again and again: 5 ms each."""
+    return yaml.load(text, _OneOfEach)
+
+
+def read_yaml(path: Path) -> Any:
+    """What a YAML file holds. Raises ConfigError."""
+    try:
+        return parsed(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: not readable: {error.strerror}") from error
+    except NOT_YAML as error:
+        raise ConfigError(f"{path}: not YAML: {why_not_yaml(error)}") from error
+
+
+NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
+"""What reading YAML raises: plain ValueErrors for bytes and for impossible numbers and dates."""
+
+
+def why_not_yaml(error: Exception) -> str:
+    """The reason in one line, with its place."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).split())
+    return f"{error.problem} (line {mark.line + 1}, column {mark.column + 1})"  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ import yaml
 
 from ares.config import Config, ConfigError, load
 from ares.config.extensions import KINDS
-from ares.config.yaml_files import parsed
+from ares.config.profiles import parsed
 from flows.parameters import Settings, as_overrides, describe_profiles
 
 SCHEMA = Settings.model_json_schema()
