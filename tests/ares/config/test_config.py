@@ -269,6 +269,7 @@ def test_a_source_is_a_text_a_list_or_held_out_sets_by_name(profile: Any) -> Non
         ("{aime: {source: a, promt_key: q}}", "aime.promt_key is unknown (did you mean prompt_key?)"),
         ("{aime: 7}", "aime.source: Input should be a valid string"),
         ("{a/b: x}", "'a/b' cannot name a held-out set"),
+        (f"{{{'a' * 51}: x}}", f"'{'a' * 51}' cannot name a held-out set"),
         ("{second_turn: x}", "'second_turn' cannot name a held-out set: val/second_turn/… are metrics of all sets"),
         ("{}", "no held-out set is named"),
     ],

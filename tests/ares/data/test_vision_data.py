@@ -7,11 +7,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from ares.config import ConfigError, DataConfig
+from ares.config import DataConfig
 from ares.data import check_rows
 from ares.data.media import path_of
 from ares.data.problems import DataError, load_problems
-from tests.ares.builders import config
 from tests.ares.builders import tokenizer as text_tokenizer
 from tests.ares.vision_builders import CHART, DOTS, image, load, problems, tokenizer
 
@@ -171,17 +170,3 @@ def test_a_model_that_only_reads_refuses_rows_with_images(tmp_path: Path) -> Non
     file.write_text('{"prompt": "?", "answer": "1", "images": ["a.png"]}\n')
     with pytest.raises(DataError, match=r"set model\.family=vision_language"):
         load_problems(str(file), "", DataConfig(train=""), text_tokenizer())
-
-
-@pytest.mark.parametrize(
-    ("override", "told"),
-    [
-        ("data.min_pixels=99 data.max_pixels=98", "min_pixels"),
-        ("model.train_vision=true", "needs model.family=vision_language"),
-        ("model.family=vision_language algorithm.advantage.estimator=gae", "no critic"),
-        ("validation.few_steps=4", "is for masked-diffusion models"),
-    ],
-)
-def test_settings_that_do_not_go_together(override: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        config(*override.split())

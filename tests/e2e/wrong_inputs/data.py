@@ -3,26 +3,17 @@
 Not covered: each kind of damaged file or wrong row (tests/ares/data), which takes the same way through the command.
 """
 
-import json
-
 from tests.e2e.wrong_inputs.row import FOLDER, GOOD, PROFILE, ROW, ROWS, VISION, Wrong, profile, rows, train
 
 DATA: dict[str, Wrong] = {
     "data that is a directory": train("d.jsonl: cannot be read", "data.train=d.jsonl", d_jsonl=FOLDER),
     "a parquet that is a directory": train("d.parquet", "data.train=d.parquet", d_parquet=FOLDER),
     "data that is a blank": train("rows.jsonl: no rows", rows_jsonl="\n \n"),
-    "data of bytes": train("rows.jsonl: not UTF-8 text", rows_jsonl=b"\xff\xfe\x00\x01"),
-    "data that ends within a row": train("rows.jsonl:2: not JSON", rows_jsonl=f'{json.dumps(ROW)}\n{{"id": '),
     "data nested too deep": train("rows.jsonl: not readable as json", rows_jsonl="[" * 100_000),
     "data with a long path": train("cannot be read", f"data.train={'a' * 5000}.jsonl"),
-    "data by URL": train("s3://bucket/rows.jsonl: data is read from this machine", "data.train=s3://bucket/rows.jsonl"),
     "data by nothing": train("data.train", 'data.train=""'),
     "data by number": profile("data.train", "extends: good.yaml\ndata: {train: 7}", good_yaml=PROFILE),
     "data by a list of numbers": train("data.train", "data.train=[7]"),
-    "a glob in a list, of nothing": train("absent-*: there is no such file", "data.train=[rows.jsonl, absent-*]"),
-    "a CSV without a header": train(
-        "column 'prompt' is missing (columns: 1+1=?, 2)", "data.train=d.csv", d_csv="1+1=?,2\n2+2=?,4\n"
-    ),
     **{
         what: Wrong(
             ["train", "good.yaml", "data.train=d", "--run", "new"], "d: neither a file",
@@ -36,34 +27,10 @@ DATA: dict[str, Wrong] = {
             ("a folder of parquet that is none", {"a.parquet": "{"}),
         )
     },
-    "a set of the hub that is not at hand": train("openai/gsm8k:main@v1: neither", "data.train=openai/gsm8k:main@v1"),
-    "too few rows within a limit": train(
-        "5 problems are fewer than rollout.prompts=16: set rollout.prompts=5 learner.global_batch_prompts=5",
-        "data.limit=5",
-    ),
-    "a template that is a mapping": profile(
-        "put the template in quotes", "extends: good.yaml\ndata: {format_prompt: {prompt}}", good_yaml=PROFILE
-    ),
-    "a setting the chat template does not look at": train(
-        "data.chat_template_kwargs.enable_thinking: the chat template of ",
-        "data.chat_template_kwargs.enable_thinking=no",
-    ),
-    "a held-out set with a name too long": train(
-        "cannot name a held-out set", f"data.validation={{{'a' * 99}: rows.jsonl}}"
-    ),
     "a held-out set that is not there": train(
         "no.jsonl: cannot be read in /", "data.validation={a: rows.jsonl, b: no.jsonl}"
     ),
-    "a held-out set that is a section of one that is a file": train(
-        "validation is a value, not a section", "data.validation=h.jsonl", "data.validation.a.source=b"
-    ),
-    "all prompts too long": train("tokens with its chat template, system prompt and", "data.max_prompt_length=2"),
     "rows that cannot be read": rows("not JSON", "{"),
-    "an empty prompt": rows("the prompt is empty", ROW | {"prompt": " "}),
-    "a program's tests that do not parse": rows(
-        "test 1 does not parse", {"id": "a", "prompt": "x", "test_cases": ["assert f("]}, settings=("--code",)
-    ),
-    "no tests": rows("test", {"id": "a", "prompt": "x"}, settings=("--code",)),
     "a set that nobody has": Wrong("data check no/such-set", "no/such-set"),
     "an unknown setting of the check": Wrong(
         "data check r.jsonl data.promt_key=x", "data.promt_key is unknown", {"r.jsonl": [ROW]}
@@ -89,11 +56,6 @@ DATA: dict[str, Wrong] = {
     ),
     "a set whose separator is no comma": train(
         "(columns: prompt;answer, so the separator is not a comma)", "data.train=d.csv", d_csv="prompt;answer\n1;2\n"
-    ),
-    "wrong rows of a held-out set": Wrong(
-        ["data", "check", "r.jsonl", "data.validation={own: h.jsonl}"],
-        "h.jsonl:1",
-        {"r.jsonl": [ROW], "h.jsonl": [ROW | {"answer": None}]},
     ),
     "held-out data of a check": Wrong("data check r.jsonl data.validation=h.jsonl", "h.jsonl", {"r.jsonl": [ROW]}),
 }  # fmt: skip
