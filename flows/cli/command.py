@@ -6,7 +6,7 @@ reports it).
 
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,6 +50,19 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
         table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(title, style=style)
     console.print(table)
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that is not there yet; half of one, which would be in the way, is deleted. Raises UserError."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise UserError(f"{path} is there already") from error
+    except OSError as error:
+        with suppress(OSError):
+            path.unlink()
+        raise UserError(f"{path} cannot be written: {error.strerror}") from error
 
 
 class ServerLost(UserError, RuntimeError):

@@ -2,14 +2,13 @@
 
 import json
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ares.errors import UserError
-from flows.cli.command import Overrides, RunName, RunNames, console, errors, next_step
+from flows.cli.command import Overrides, RunName, RunNames, console, errors, next_step, write_new
 
 
 def fork(
@@ -81,32 +80,21 @@ def export(
 ) -> None:
     """Write a run's weights and tokenizer so that transformers, vLLM and lm-eval read them; or pairs of its samples."""
     from ares.runs import export as write
+    from ares.store import run_store
 
     if pairs:
+        from ares.history import pairs as make_pairs
+
         if step is not None or merge:
             raise UserError("--pairs writes those of all steps: --step and --merge are for weights")
-        _export_pairs(run, out)
+        lines = [json.dumps(pair) + "\n" for pair in make_pairs(run_store(run))]
+        write_new(out, "".join(lines))
+        console.print(f"{out}: {len(lines)} pairs of samples of {run}: prompt, chosen, rejected")
         return
     version = write(run, out, step, merge)
     console.print(f"{out}: the weights of {run} after step {version}")
     alone = (out / "adapter_config.json").exists()
     next_step(f"ares export {run} --merge --out FOLDER" if alone else f"ares eval {out} --data PROBLEMS")
-
-
-def _export_pairs(run: str, out: Path) -> None:
-    from ares.history import pairs
-    from ares.store import run_store
-
-    lines = [json.dumps(pair) + "\n" for pair in pairs(run_store(run))]
-    try:
-        with out.open("x", encoding="utf-8") as file:
-            file.writelines(lines)
-    except OSError as error:
-        if not isinstance(error, FileExistsError):  # half a file would be in the way of the next try
-            with suppress(OSError):
-                out.unlink()
-        raise UserError(f"{out} cannot be written: {error.strerror}") from error
-    console.print(f"{out}: {len(lines)} pairs of samples of {run}: prompt, chosen, rejected")
 
 
 def import_gguf(

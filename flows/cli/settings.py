@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ares.errors import UserError
-from flows.cli.command import console, next_step
+from flows.cli.command import console, next_step, write_new
 from flows.cli.completion import profile_names, settings
 
 if TYPE_CHECKING:
@@ -58,13 +58,7 @@ def new(
         raise UserError(f"{name!a} cannot be the name of a profile: {RULE}")
     path = Path(f"{name}.yaml")
     text = f"# {name}: every setting, with the values of {source}.\n{commented(load(source))}"
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise UserError(f"{path} is there already") from error
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}") from error
+    write_new(path, text)
     console.print(f"{path}: {len(text.splitlines())} lines")
     next_step(f"ares train {path}")
 

@@ -31,6 +31,6 @@ def test_half_of_a_file_of_pairs_is_deleted(tmp_path: Path, monkeypatch: pytest.
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     export("r", tmp_path / "pairs", pairs=True)
-    with pytest.raises(UserError, match="cannot be written: File exists"):
+    with pytest.raises(UserError, match="pairs is there already"):
         export("r", tmp_path / "pairs", pairs=True)
     assert (tmp_path / "pairs").stat().st_size > 100
