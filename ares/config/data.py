@@ -1,7 +1,7 @@
 """Settings of data: which problems are trained on and evaluated on, and how a row becomes a prompt.
 
-Covered: sources, columns, templates, pictures, held-out sets with columns of their own. Not covered: reading them
-(ares/data).
+Covered: sources, columns, templates, pictures, held-out sets with columns of their own. Not covered: which of them
+contradict each other (ares/config/rules.py), reading them (ares/data).
 """
 
 import re
@@ -183,32 +183,6 @@ class DataConfig(Strict):
         settings = self.model_copy(update=self.held_out[name].model_dump(include=keys, exclude_none=True))
         settings._section = f"data.validation.{name or 'NAME'}"
         return settings
-
-    @model_validator(mode="after")
-    def _levels_are_sources(self) -> "DataConfig":
-        names = self.train.keys() if isinstance(self.train, dict) else set()
-        if self.weights is not None and (odd := sorted(self.weights.keys() ^ names)):
-            raise ValueError(
-                "data.weights: one for each source of a mixture, data.train={NAME: …, NAME: …}, by name; only one of "
-                f"the two has {', '.join(odd)}"
-            )
-        schedules = [each for each in (self.weights or {}).values() if isinstance(each, dict)]
-        for step in sorted({step for each in schedules for step in each}):  # if all are ever 0, then at one
-            if not any(self.weights_at(step)):
-                raise ValueError(f"data.weights: nothing is drawn from at step {step}: all weights are 0")
-        if self.curriculum is not None and (not isinstance(self.train, list) or len(self.train) < 2):
-            raise ValueError("data.curriculum: its levels are the sources of data.train: name two or more, in a list")
-        if self.order != "shuffled" and (self.curriculum is not None or self.weights is not None):
-            raise ValueError(f"data.order={self.order}: data.curriculum and data.weights order problems themselves")
-        return self
-
-    @model_validator(mode="after")
-    def _one_folder_grows(self) -> "DataConfig":
-        if self.grows and not isinstance(self.train, str):
-            raise ValueError("data.grows: data.train is one folder then, without levels or a mixture")
-        if self.grows and (self.limit is not None or self.order != "shuffled"):
-            raise ValueError("data.grows: data.limit would leave new rows out, and data.order knows no place for them")
-        return self
 
     @model_validator(mode="after")
     def _open_splits_are_the_settings_one(self) -> "DataConfig":

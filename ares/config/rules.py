@@ -45,7 +45,7 @@ def contradictions(config: Config, trains: bool = True) -> list[str]:
     trains: False for what only samples, as an evaluation.
     """
     topics = (
-        *(_ranges, _watch, _kl, _learner, _advantages, _sampling),
+        *(_ranges, _sources, _watch, _kl, _learner, _advantages, _sampling),
         *(_second_turns, _families, _code, _functions, _episodes),
     )
     return [told for topic in (*topics, *([_training] if trains else [])) for told in topic(config)]
@@ -114,6 +114,29 @@ def _ranges(config: Config) -> Iterator[str]:
     cache, limit = config.algorithm.overlong.soft_punish_cache, config.rollout.max_response_length
     if cache > limit:
         yield f"algorithm.overlong.soft_punish_cache ({cache}) is longer than rollout.max_response_length ({limit})"
+
+
+def _sources(config: Config) -> Iterator[str]:
+    data, weights = config.data, config.data.weights or {}
+    names = data.train.keys() if isinstance(data.train, dict) else set()
+    if data.weights is not None and (odd := sorted(weights.keys() ^ names)):
+        yield (
+            "data.weights: one for each source of a mixture, data.train={NAME: …, NAME: …}, by name; only one of the "
+            f"two has {', '.join(odd)}"
+        )
+    else:
+        schedules = [each for each in weights.values() if isinstance(each, dict)]
+        for step in sorted({step for each in schedules for step in each}):  # if all are ever 0, then at one
+            if not any(data.weights_at(step)):
+                yield f"data.weights: nothing is drawn from at step {step}: all weights are 0"
+    if data.curriculum is not None and (not isinstance(data.train, list) or len(data.train) < 2):
+        yield "data.curriculum: its levels are the sources of data.train: name two or more, in a list"
+    if data.order != "shuffled" and (data.curriculum is not None or data.weights is not None):
+        yield f"data.order={data.order}: data.curriculum and data.weights order problems themselves"
+    if data.grows and not isinstance(data.train, str):
+        yield "data.grows: data.train is one folder then, without levels or a mixture"
+    if data.grows and (data.limit is not None or data.order != "shuffled"):
+        yield "data.grows: data.limit would leave new rows out, and data.order knows no place for them"
 
 
 def _watch(config: Config) -> Iterator[str]:

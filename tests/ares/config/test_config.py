@@ -59,6 +59,8 @@ def profile(tmp_path: Path) -> Any:
         ("data={train: {a: x, b: y}, weights: {a: 1, b: {}}}", "data.weights: Dictionary should have at least 1 item"),
         ("data.curriculum={}", "data.curriculum: its levels are the sources of data.train: name two or more"),
         ("data={order: easy_first, train: [a, b], curriculum: {}}", "data.curriculum and data.weights order problems"),
+        ("data={train: [a, b], grows: true}", "data.grows: data.train is one folder then"),
+        ("data={train: a, grows: true, limit: 3}", "data.grows: data.limit would leave new rows out"),
         ("reward={kind: [math, code], accuracy: math}", "reward.kind: code stands alone"),
         ("reward.by_row=true", "reward.by_row chooses among several kinds"),
         ("reward={by_row: true, kind: [math, code], accuracy: code}", "each row's own score is its accuracy"),
@@ -141,7 +143,7 @@ def test_an_unknown_key_and_a_bad_value_are_errors_that_name_the_field(wrong: st
 
 
 def test_what_is_wrong_with_a_section_does_not_repeat_it() -> None:
-    assert refusal("tiny-math", "data.curriculum={}").endswith("name two or more, in a list")
+    assert refusal("tiny-math", "data.validation={}").endswith("data.validation: no held-out set is named")
 
 
 def test_an_answer_may_be_all_that_a_regular_expression_finds() -> None:
