@@ -66,20 +66,19 @@ class Conversations:
         self.episodes: dict[str, Episode] = {}
         """By the id of the last answer, those that were continued or given last at the end."""
         self._ids: dict[str, list[str]] = {}
-        """By the digest of the messages that end with that answer: several clients may have the same."""
+        """By the digest of the messages that end with that answer: several clients may have the same. Those that nobody
+        has continued come first."""
         self._digests: dict[str, str] = {}
         """By the id of the answer."""
-        self._continued: set[str] = set()
         self._tokens = 0
 
     def begin(self, messages: list[Message], tools: list[Message]) -> Episode:
         """The episode up to where the answer to a request begins. Raises DataError."""
         answered = 1 + max((place for place, each in enumerate(messages) if each["role"] == "assistant"), default=-1)
         known = self._ids.get(_digest(messages[:answered], tools), [])
-        continues = next((each for each in known if each not in self._continued), known[-1] if known else "")
         following = read_following(messages[answered:])
-        if continues and following is not None:
-            self._continued.add(continues)
+        if known and following is not None:
+            known.append(continues := known.pop(0))
             self.episodes[continues] = self.episodes.pop(continues)
             episode = replace(self.episodes[continues], continues=continues)
             last = episode.token_ids[-1] if episode.finish_reason == "stop" else None
@@ -96,12 +95,11 @@ class Conversations:
         """Remember an episode by the id of the answer with which its messages end."""
         self.episodes[name] = episode
         self._digests[name] = digest = _digest(messages, tools)
-        self._ids.setdefault(digest, []).append(name)
+        self._ids.setdefault(digest, []).insert(0, name)
         self._tokens += len(episode)
         while self._tokens > MOST_TOKENS and len(self.episodes) > 1:
             oldest = next(iter(self.episodes))
             self._tokens -= len(self.episodes.pop(oldest))
-            self._continued.discard(oldest)
             names = self._ids[digest := self._digests.pop(oldest)]
             names.remove(oldest)
             if not names:

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from ares.store import run_status
 from ares.store.store import RunStore
 from tests.ares.data.code_rows import written
 from tests.in_process import run_in_this_process, train_here
@@ -18,16 +17,6 @@ from tests.shared_run import SMALL
 from tests.short_runs import ares, metric_history, told, train
 
 MODEL = Path("examples/tiny/checkpoints/math")
-
-
-def test_a_run_says_where_it_stands(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARES_RUNS", str(runs))
-    status = run_status("uninterrupted")
-    assert (status["run"], status["state"], status["step"], status["steps"]) == ("uninterrupted", "finished", 4, 4)
-    assert [evaluation["step"] for evaluation in status["evaluations"]] == [0, 2, 4]
-    assert all(0 <= evaluation["accuracy"] <= 1 for evaluation in status["evaluations"])
-    assert set(status["buckets"]) == {"easy", "medium", "hard"}
-    assert status["buckets"]["easy"].keys() >= {"alpha", "beta", "lambda"}
 
 
 def test_libraries_say_nothing_on_the_terminal(runs: Path) -> None:
