@@ -199,10 +199,12 @@ def _value(text: str, setting: str) -> Any:
 
 def _flat(section: BaseModel, values: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for name, field in type(section).model_fields.items():
+        if field.json_schema_extra == NO_EFFECT:
+            continue
         inner = getattr(section, name)
         if isinstance(inner, BaseModel):
             yield from _flat(inner, values[name], f"{prefix}{name}.")
-        elif field.json_schema_extra != NO_EFFECT:
+        else:
             yield f"{prefix}{name}", values[name]
 
 

@@ -189,21 +189,21 @@ class TrainConfig(Strict):
 class TrackingConfig(Strict):
     """Where metrics go."""
 
-    kind: str | tuple[str, ...] = Field("mlflow", json_schema_extra=NO_EFFECT)
+    kind: str | tuple[str, ...] = "mlflow"
     """mlflow; jsonl, tensorboard (files in the run directory); wandb (WANDB_MODE=offline: there, too); trackio (this
     machine's); or path/to/file.py:Name (docs/extending.md). Several: [mlflow, jsonl]. An ablation's report is in MLflow
     all the same. tensorboard, wandb and trackio are packages of their own."""
-    settings: dict[str, Any] = Field({}, json_schema_extra=NO_EFFECT)
+    settings: dict[str, Any] = Field({})
     """Settings of a tracker in a file of yours."""
-    uri: str | None = Field(None, json_schema_extra=NO_EFFECT)
+    uri: str | None = None
     """MLflow server or database. None: MLFLOW_TRACKING_URI, else `mlflow.db` in the folder of the runs."""
-    experiment: str = Field("ares", min_length=1, json_schema_extra=NO_EFFECT)
+    experiment: str = Field("ares", min_length=1)
     """MLflow experiment, or W&B project."""
-    samples: int = Field(16, ge=0, le=MOST_SAMPLES, json_schema_extra=NO_EFFECT)
+    samples: int = Field(16, ge=0, le=MOST_SAMPLES)
     """Rows of the sample table logged with every evaluation."""
-    parent_run: str | None = Field(None, json_schema_extra=NO_EFFECT)
+    parent_run: str | None = None
     """MLflow run under which this one is shown; an ablation sets it."""
-    tags: dict[str, str] = Field({}, json_schema_extra=NO_EFFECT)
+    tags: dict[str, str] = Field({})
     """Tags of the MLflow or W&B run."""
 
     @property
@@ -219,11 +219,11 @@ class TrackingConfig(Strict):
 class Wire(Strict):
     """One bound."""
 
-    limit: float = Field(json_schema_extra=NO_EFFECT)
+    limit: float
     """What the metric may not pass."""
-    steps: int = Field(1, ge=1, le=1000, json_schema_extra=NO_EFFECT)
+    steps: int = Field(1, ge=1, le=1000)
     """Steps in a row beyond the limit that trip the wire."""
-    action: Literal["warn", "pause", "rewind"] = Field("warn", json_schema_extra=NO_EFFECT)
+    action: Literal["warn", "pause", "rewind"] = "warn"
     """warn: in the log, and to `ares up --notify`, once until the metric is back. pause: the run ends; `ares resume`
     goes on. rewind: the run goes back, and on as a fork with the first of `remedies`; pause if there is none."""
 
@@ -231,22 +231,22 @@ class Wire(Strict):
 class WatchConfig(Strict):
     """What a run does about itself. These settings may be changed by a resume."""
 
-    entropy_below: Wire | None = Field(None, json_schema_extra=NO_EFFECT)
+    entropy_below: Wire | None = None
     """entropy/mean (nats a token)."""
-    mismatch_above: Wire | None = Field(None, json_schema_extra=NO_EFFECT)
+    mismatch_above: Wire | None = None
     """mismatch/logprob_diff_mean (nats a token)."""
-    kept_below: Wire | None = Field(Wire(limit=0.1), json_schema_extra=NO_EFFECT)
+    kept_below: Wire | None = Wire(limit=0.1)
     """filter/kept_share."""
-    unscored_above: Wire | None = Field(None, json_schema_extra=NO_EFFECT)
+    unscored_above: Wire | None = None
     """reward/unscored (samples of a batch)."""
-    kl_above: Wire | None = Field(Wire(limit=1.0), json_schema_extra=NO_EFFECT)
+    kl_above: Wire | None = Wire(limit=1.0)
     """critic/kl (nats a token)."""
-    truncated_above: Wire | None = Field(None, json_schema_extra=NO_EFFECT)
+    truncated_above: Wire | None = None
     """response_length/clip_ratio."""
-    margin: int = Field(2, ge=0, le=MOST_STEPS, json_schema_extra=NO_EFFECT)
+    margin: int = Field(2, ge=0, le=MOST_STEPS)
     """A rewind goes this many steps further back than the last one within the limit: its update is the first that may
     have done the damage, of which the next step's samples tell."""
-    remedies: list[dict[str, Any]] = Field([], json_schema_extra=NO_EFFECT)
+    remedies: list[dict[str, Any]] = Field([])
     """Settings of each rewind's fork, as [{learner.lr: 1.0e-4}, {learner.lr: 1.0e-5}]; as many rewinds as remedies,
     since the same one would end the same way."""
 
@@ -276,8 +276,8 @@ class Config(Strict):
     learner: LearnerConfig = LearnerConfig()
     validation: ValidationConfig = ValidationConfig()
     train: TrainConfig = TrainConfig()
-    watch: WatchConfig = WatchConfig()
-    tracking: TrackingConfig = TrackingConfig()
+    watch: WatchConfig = Field(WatchConfig(), json_schema_extra=NO_EFFECT)
+    tracking: TrackingConfig = Field(TrackingConfig(), json_schema_extra=NO_EFFECT)
 
     @property
     def longest_sequence(self) -> int:

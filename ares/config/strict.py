@@ -23,7 +23,7 @@ LONGEST_WAIT = 86_400
 """Seconds."""
 
 NO_EFFECT: JsonDict = {"affects_results": False}
-"""Marks a field that may differ between a run and its resumption: it changes where or how often, never what."""
+"""Marks a field, or a section, that may differ between a run and its resumption: it changes where, never what."""
 ONLY_ROUNDING: JsonDict = {"only_rounding": True}
 """Marks a field that changes results by their rounding alone: a resume may change it when it is asked to."""
 

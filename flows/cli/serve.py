@@ -36,8 +36,7 @@ def serve(
     """/v1/chat/completions, /v1/completions and /inference/v1/generate, with token ids and log-probs."""
     if host not in LOOPBACK and not key:
         raise UserError(f"--host {host}: whoever reaches it could use the model; give it a --key")
-    with asyncio.Runner() as runner:
-        runner.run(_serve(target, overrides or [], step, profile, host, port, key))
+    asyncio.run(_serve(target, overrides or [], step, profile, host, port, key))
 
 
 async def _serve(
