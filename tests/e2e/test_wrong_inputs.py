@@ -6,7 +6,6 @@ noticed only during a run (tests/resume), and what changes results (tests/e2e/te
 
 import functools
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,9 +21,7 @@ made_once = functools.cache(typer.main.get_command)
 """The command line's commands, which typer would rebuild on every call."""
 
 
-@contextmanager
-def in_place(files: dict[str, Content], folder: Path) -> Iterator[None]:
-    """In a folder with these files."""
+def write(files: dict[str, Content], folder: Path) -> None:
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,12 +33,6 @@ def in_place(files: dict[str, Content], folder: Path) -> Iterator[None]:
             path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in content))
         else:
             path.write_text(json.dumps(content) if isinstance(content, dict) else content)
-    before = os.getcwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
@@ -73,11 +64,11 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
     arguments = wrong.command.split() if isinstance(wrong.command, str) else wrong.command
     monkeypatch.setattr("sys.argv", ["ares", *arguments])
     monkeypatch.setenv("ARES_RUNS", "runs")
-    with in_place(wrong.files, tmp_path):
-        before = contents(tmp_path)
-        with pytest.raises(SystemExit) as ended:
-            main()
-        left = contents(tmp_path)
+    write(wrong.files, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main()
     printed = capfd.readouterr()
     told = printed.out + printed.err
     assert ended.value.code not in (0, None), told
@@ -86,7 +77,7 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
     if arguments[:2] != ["data", "check"]:  # which shows counts, too
         assert printed.out == ""
         assert len(printed.err.splitlines()) <= wrong.lines, told
-    assert left == before
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize(
