@@ -2,8 +2,8 @@
 
 Covered: what was compared, what is claimed, differences from the baseline, curves, the table of measures with 95 %
 intervals over seeds, and for every number the rows it came from. Not covered: what is compared
-(ares/ablations/comparison.py) and claimed (ares/ablations/wording.py), which rows become which number
-(ares/ablations/measures.py), the pictures (ares/ablations/plots.py), the rows as CSV (ares/ablations/rows.py).
+(ares/ablations/comparison.py) and claimed (ares/ablations/wording.py), the pictures (ares/ablations/plots.py), the rows
+as CSV (ares/ablations/rows.py).
 """
 
 import base64
@@ -13,14 +13,15 @@ from typing import Any, Literal, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ares.ablations.comparison import compare, list_margin_measures
-from ares.ablations.measures import (
+from ares.ablations.comparison import (
     RULES,
     Measure,
+    compare,
     cut_rows,
     find_last_step,
     find_numbers,
     find_primary,
+    list_margin_measures,
     list_measures,
     weigh,
 )

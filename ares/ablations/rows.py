@@ -2,7 +2,7 @@
 
 Covered: reading the commits; the same as CSV, a line for every child and step and a column for every metric, with the
 held-out problems in a file beside it. The first has a head, YAML behind `# `, with the definition, the children and the
-settings in which they differ. Not covered: what the values mean (ares/ablations/measures.py).
+settings in which they differ. Not covered: what the values mean (ares/ablations/comparison.py).
 """
 
 import io

@@ -3,9 +3,16 @@
 import math
 from collections.abc import Sequence
 
-from ares.ablations.comparison import compare, compare_changes, list_margin_measures
+from ares.ablations.comparison import (
+    Measure,
+    compare,
+    compare_changes,
+    cut_rows,
+    find_numbers,
+    find_primary,
+    list_margin_measures,
+)
 from ares.ablations.definition import AREA
-from ares.ablations.measures import Measure, cut_rows, find_numbers, find_primary
 from ares.ablations.rows import AblationRows
 from ares.ablations.statistics import MOST_SEEDS, Difference, Differences, count_seeds_needed, judge
 

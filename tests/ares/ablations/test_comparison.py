@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from ares.ablations import plots
-from ares.ablations.measures import (
+from ares.ablations.comparison import (
     Measure,
     cut_rows,
     find_compared_tokens,

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from ares.ablations.comparison import RULES, find_numbers, list_measures
 from ares.ablations.definition import read_ablation
-from ares.ablations.measures import RULES, find_numbers, list_measures
 from ares.ablations.plots import draw_curves
 from ares.ablations.report import format_number, render, write_report, write_tables
 from ares.ablations.rows import AblationRows, problems_path, read_csv, read_rows
