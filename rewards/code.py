@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 FENCE = "```"
 BINARY_THRESHOLD = 0.99
+_MARK = re.compile(r"py(thon3?)?", re.IGNORECASE)
 _INDENTED = re.compile(r"\s*^[ \t]+\S", re.MULTILINE)
 LONGEST_TEST = 200
 """Characters of a failing test that are shown."""
@@ -52,16 +53,15 @@ def completion_text(completion: Completion) -> str:
     raise ValueError(f"a completion is text or chat messages with an assistant message (roles here: {roles})")
 
 
-def extract_code(text: str, language: str = "python") -> str | None:
-    """The first closed code block marked as `language`, without its fences; None if there is none. Within a list, its
+def extract_code(text: str) -> str | None:
+    """The first closed code block marked as Python, without its fences; None if there is none. Within a list, its
     lines are moved to the left.
 
-    Python's mark may be Python, py or python3: what a format is worth is not asked here (`code_format_score`).
+    The mark may be Python, py or python3: what a format is worth is not asked here (`code_format_score`).
     """
-    mark = re.compile(r"py(thon3?)?" if language == "python" else re.escape(language), re.IGNORECASE)
     for block in text.split(FENCE)[1:-1:2]:
         head, line_break, code = block.partition("\n")
-        if line_break and mark.fullmatch(head.rstrip()):
+        if line_break and _MARK.fullmatch(head.rstrip()):
             return textwrap.dedent(code) if _INDENTED.match(code) else code
     return None
 
@@ -158,9 +158,9 @@ def binary_code_reward(
     return binarize(code_reward(completions, num_parallel, provider_type, enforce_same_language, **kwargs))
 
 
-def binarize(rewards: Sequence[float | None], threshold: float = BINARY_THRESHOLD) -> list[float | None]:
-    """1.0 above the threshold, else 0.0; None stays None."""
-    return [None if reward is None else float(reward > threshold) for reward in rewards]
+def binarize(rewards: Sequence[float | None]) -> list[float | None]:
+    """1.0 above .99, else 0.0; None stays None."""
+    return [None if reward is None else float(reward > BINARY_THRESHOLD) for reward in rewards]
 
 
 def no_code_verdict(tests: int) -> Verdict:

@@ -7,14 +7,15 @@ it seconds and half a gigabyte.
 """
 
 from ares.environments.arithmetic import evaluate
-from ares.environments.call_formats import Call, parse_calls
-from ares.environments.environment import Answer, Environment, Episode, Reply
-from ares.environments.messages import (
+from ares.environments.call_formats import (
     MOST_BYTES,
+    Call,
     Message,
+    parse_calls,
     read_following,
     read_message,
     strip_messages,
     write_answer,
 )
+from ares.environments.environment import Answer, Environment, Episode, Reply
 from ares.environments.pool import EnvironmentPool

@@ -35,8 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from ares.environments.environment import Reply, checked
-from ares.environments.messages import (
+from ares.environments.call_formats import (
     MOST_BYTES,
     Message,
     read_following,
@@ -44,6 +43,7 @@ from ares.environments.messages import (
     strip_messages,
     write_answer,
 )
+from ares.environments.environment import Reply, checked
 from rewards.child_process import end_with, where_raised
 
 KEY = secrets.token_hex()

@@ -70,8 +70,11 @@ class EnvironmentPool:
         """
         if unset := [name for name in self.config.variables if name not in os.environ]:
             raise ConfigError(f"environment.variables: {unset[0]} is not set")
-        if problem := self._processes[0].thread.submit(self._processes[0].check).result():
-            raise ConfigError(f"environment: {problem}")
+        first = self._processes[0]
+        try:
+            first.thread.submit(first.load, self.config.kind).result()
+        except NoReply as error:
+            raise ConfigError(f"environment: {error}") from error
         return describe_tools(kinds.tools_of(self.config.kind, self.config))
 
     def reset(self, episodes: Sequence[Episode]) -> list[Answer]:
@@ -144,7 +147,7 @@ class EnvironmentProcess:
         self._forget()
         try:
             check_file(kind, self.config)
-            self._load(kind)
+            self.load(kind)
             if text is None or self._live.get(episode.key) != len(episode.said):
                 reply = self._rebuild(episode, kind, episode.said if text is not None else ())
             if text is not None:
@@ -155,13 +158,18 @@ class EnvironmentProcess:
             return Answer(error=f"environment {kind}, row {episode.row.get('id')!r}, {when}: {error}")
         return Answer(reply)
 
-    def check(self) -> str:
-        """What is wrong with the environment of the settings, in one line."""
-        try:
-            self._load(self.config.kind)
-        except NoReply as error:
-            return str(error)
-        return ""
+    def load(self, kind: str) -> None:
+        """Have the process, started if need be, make environments of a kind. Raises NoReply."""
+        if self._child is not None and not self._child.is_alive():
+            logger.warning("a process of environments died between two calls: its episodes are rebuilt")
+            self._end()
+        if self._child is None:
+            given = (*VARIABLES, *self.config.variables)
+            variables = {name: os.environ[name] for name in given if name in os.environ}
+            self._child = ChildProcess(SCRIPT, self.config.model_dump_json(), variables=variables)
+        if kind not in self._limits:
+            loaded = self._ask({"do": "load", "kind": kind}, START_TIMEOUT)
+            self._limits[kind] = self.config.timeout * loaded["calls"]
 
     def close(self) -> None:
         """Kill the process."""
@@ -197,18 +205,6 @@ class EnvironmentProcess:
         while self.forgotten:
             self._to_forget.append(self.forgotten.popleft())
             self._live.pop(self._to_forget[-1], None)
-
-    def _load(self, kind: str) -> None:
-        if self._child is not None and not self._child.is_alive():
-            logger.warning("a process of environments died between two calls: its episodes are rebuilt")
-            self._end()
-        if self._child is None:
-            given = (*VARIABLES, *self.config.variables)
-            variables = {name: os.environ[name] for name in given if name in os.environ}
-            self._child = ChildProcess(SCRIPT, self.config.model_dump_json(), variables=variables)
-        if kind not in self._limits:
-            loaded = self._ask({"do": "load", "kind": kind}, START_TIMEOUT)
-            self._limits[kind] = self.config.timeout * loaded["calls"]
 
     def _reply(self, call: dict[str, Any]) -> Reply:
         return Reply.read(self._ask(call, self._limits[call["kind"]]))

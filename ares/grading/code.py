@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ares.config import CodeConfig, RewardConfig
+from ares.config import RewardConfig
 from ares.data import DataError, Problems, packages_of, program
 from ares.engines import until_stop
 from ares.grading.functions import FunctionScore
@@ -77,8 +77,16 @@ class CodeGrader(Grader):
         logger.warning("%s: reward.code.untrusted=%s", told, self.config.untrusted)
 
     def start(self) -> None:
-        """Start the sandbox. Raises SandboxUnavailable, with the remedy."""
-        self._pool, workers = _open(self.config, self._packages)
+        """Start the sandbox, on the Ray cluster if there is one. Raises SandboxUnavailable, with the remedy."""
+        config = self.config
+        workers = config.workers or os.cpu_count() or 1
+        if config.provider == "local" and os.environ.get("RAY_ADDRESS"):
+            from ares.grading.cluster_sandbox import ClusterSandbox
+
+            self._pool = cluster = ClusterSandbox(config.workers, config.min_isolation, self._packages)
+            workers = cluster.num_workers
+        else:
+            self._pool = open_sandbox(config.provider, workers, config.min_isolation, self._packages)
         self._threads = ThreadPoolExecutor(workers * _QUEUED_PER_WORKER, thread_name_prefix="judging")
 
     def anticipate(self, rows: pd.DataFrame) -> None:
@@ -198,14 +206,3 @@ def check_references(
             f"model is scored: {', '.join(others[:_SHOWN])}{more}. Why: ares data check --code"
         )
     return {"solutions": len(rows), "accepted": len(rows) - len(failed), "known_failures": known}
-
-
-def _open(config: CodeConfig, imported: tuple[str, ...]) -> "tuple[SandboxPool | ClusterSandbox, int]":
-    """(what judges programs, how many at a time): the Ray cluster if there is one, else a pool opened here."""
-    if config.provider == "local" and os.environ.get("RAY_ADDRESS"):
-        from ares.grading.cluster_sandbox import ClusterSandbox
-
-        cluster = ClusterSandbox(config.workers, config.min_isolation, imported)
-        return cluster, cluster.num_workers
-    workers = config.workers or os.cpu_count() or 1
-    return open_sandbox(config.provider, workers, config.min_isolation, imported), workers

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from ares.data import TurnTemplate, rendered
 from ares.engines import Request, SamplingSettings
 from ares.environments.arithmetic import evaluate
-from ares.environments.messages import write_answer
+from ares.environments.call_formats import write_answer
 from ares.serving import Limits, policy_app
 from tests.ares.builders import END, tokenizer
 
