@@ -60,20 +60,11 @@ def judged_batch(rows):
     return CodeOutcomes.of(*map(list, zip(*rows, strict=True))) if rows else CodeOutcomes.of([], [], [])
 
 
-def test_the_figures_of_the_designs():
-    six_of_ten = outcomes((None, [1] * 6 + [0] * 4, False))
-    all_ten = outcomes((None, [1] * 10, False))
-    assert shape_code_rewards("sparse", six_of_ten) == [0.0]
-    assert shape_code_rewards("dense_linear", six_of_ten) == pytest.approx([0.48])
-    assert shape_code_rewards("outcome_anchor", six_of_ten) == pytest.approx([0.3])
-    assert shape_code_rewards("pass_ratio", six_of_ten) == [0.6]
-    weights = [np.array([0.2] * 3 + [0.4 / 7] * 7)]
-    two_hard_five_easy = outcomes((None, [1, 1, 0] + [1] * 5 + [0] * 2, False))
-    assert shape_code_rewards("dense_weighted", two_hard_five_easy, weights=weights)[0] == pytest.approx(
-        0.5914, abs=5e-5
-    )
+def test_the_pass_ratio_is_a_share_and_all_tests_passed_are_worth_one():
+    """The figures of the other designs: test_golden.py."""
+    assert shape_code_rewards("pass_ratio", outcomes((None, [1] * 6 + [0] * 4, False))) == [0.6]
     for design in DESIGNS:
-        assert design == "verpo" or reward(design, all_ten) == [1.0]
+        assert design == "verpo" or reward(design, outcomes((None, [1] * 10, False))) == [1.0]
 
 
 def test_every_error_type_has_its_branch():

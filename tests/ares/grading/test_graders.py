@@ -67,24 +67,16 @@ def test_the_built_in_grader_compares_the_last_box_with_the_answer() -> None:
     assert column(table) == table["format"].tolist() == [1.0, 0.0, 0.0]
 
 
-def test_thoughts_that_the_template_opens_have_a_format_too() -> None:
+def test_thoughts_that_the_template_opens_have_a_format_and_no_answer() -> None:
     """It was always 0 where the prompt ends with <think>; and an answer that an episode submitted was a thought."""
-    opened = pd.DataFrame(
-        {
-            "id": ["a"],
-            "slot": [0],
-            "sample": [0],
-            "prompt": ["1+1=?<think>\n"],
-            "answer": ["2"],
-            "response": ["2.</think>\\boxed{2}"],
-        }
-    )
+    opened = ROWS.head(1).assign(prompt="1+1=?<think>\n", episode_reward=1.0, success=1.0)
     for kind in ("math", ("math", "environment")):
         grader = load_grader(RewardConfig(kind=kind, accuracy="math"))
-        table = grader.grade(opened.assign(episode_reward=1.0, success=1.0))
-        assert (table["accuracy"][0], table["format"][0]) == (1.0, 1.0)
+        for said, right in (("4.</think>\\boxed{2}", 1.0), ("so \\boxed{2}? I", 0.0)):
+            table = grader.grade(opened.assign(response=said))
+            assert (table["accuracy"][0], table["format"][0]) == (right, right)
         for said, right in ((ANSWERED.format(answer=2), 1.0), ("<think>\\boxed{2}", 0.0)):
-            rows = opened.assign(response=said, episode_reward=1.0, success=1.0, episode_error="")
+            rows = opened.assign(response=said, episode_error="")
             assert grader.grade(rows)["accuracy"][0] == right
     program = {"prompt": "<think>\n", "response": "```python\nx\n```", "episode_error": ""}
     assert written(program) == "x\n"
@@ -269,9 +261,3 @@ def test_a_dict_of_verls_is_a_score_and_what_it_holds_beside_it(graded: Graded) 
 def test_a_part_that_is_absent_or_no_accuracy_is_refused(accuracy: str, said: str, graded: Graded) -> None:
     with pytest.raises(RewardError, match=said):
         graded(COMPUTE_SCORE, accuracy=accuracy)
-
-
-@pytest.mark.parametrize(("response", "accuracy"), [("so \\boxed{2}? I", 0.0), ("4</think>\\boxed{2}", 1.0)])
-def test_a_guess_in_thoughts_that_the_prompt_opens_is_no_answer(response: str, accuracy: float) -> None:
-    rows = ROWS.head(1).assign(prompt="<|im_start|>assistant\n<think>\n", response=response)
-    assert column(load_grader(RewardConfig(kind="math")).grade(rows)) == [accuracy]
