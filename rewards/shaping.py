@@ -1,7 +1,7 @@
 """Rewards of code responses from their verdicts: one branch per sample, never a sum (RLTF, arXiv 2307.04349).
 
 Covered: the reward designs over whole batches, RLTF's adaptive feedback, the late efficiency term, DAPO's soft overlong
-term. Not covered: running programs (sandbox/), weights of tests (rewards/pass_rates.py, rewards/verpo.py), advantages.
+term. Not covered: running programs (sandbox/), weights of tests (rewards/pass_rates.py), advantages.
 
 Branches by the verdict's error type, in order of precedence:
 
@@ -32,7 +32,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rewards.verpo import VerpoSettings
+from rewards.pass_rates import VerpoSettings
 
 SYNTAX_REWARD = -1.0
 ERROR_REWARD = -0.6

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field
 from algorithms.settings import MOST_TOKENS, Strict
 from ares.config.extensions import GRADERS, REFERENCE
 from ares.config.strict import LONGEST_WAIT, MOST_PROCESSES, NO_EFFECT, ONLY_ROUNDING
-from rewards.verpo import VerpoSettings
+from rewards.pass_rates import VerpoSettings
 
 
 class CodeConfig(Strict):

@@ -18,9 +18,8 @@ from ares.config import REWARD_DESIGNS, Config
 from ares.grading import SCORE, RewardError
 from ares.step.rows import GREEDY
 from ares.step.second_turn import second_turn_credit
-from rewards.pass_rates import RunningPassRates
+from rewards.pass_rates import RunningPassRates, verpo_group_weights
 from rewards.shaping import CodeOutcomes, late_efficiency, shape_code_rewards
-from rewards.verpo import verpo_group_weights
 
 PART = "reward_"
 """Prefix of the columns that hold the parts of a reward."""

@@ -8,8 +8,8 @@ import pytest
 
 from rewards import aepo
 from rewards.code import binarize, code_reward, get_code_format_reward
+from rewards.pass_rates import VerpoSettings, cluster_density, verpo_weights
 from rewards.shaping import rltf_adaptive, shape_code_rewards, soft_overlong
-from rewards.verpo import VerpoSettings, cluster_density, verpo_weights
 from tests.rewards.test_shaping import outcomes
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewards.code import no_code_verdict
+from rewards.pass_rates import VerpoSettings, verpo_group_weights
 from rewards.shaping import (
     DESIGNS,
     OVERRIDDEN,
@@ -17,7 +18,6 @@ from rewards.shaping import (
     late_efficiency,
     shape_code_rewards,
 )
-from rewards.verpo import VerpoSettings, verpo_group_weights
 from sandbox import ERROR_TYPES
 from sandbox import TestOutcome as Outcome
 from sandbox.program import classify
