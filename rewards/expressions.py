@@ -38,8 +38,8 @@ CLOSE = FLOATS.mpf(10) ** -100
 """Floats that differ by a smaller share are equal."""
 DECIMALS = 6
 """Digits from which on a decimal may stand for what it rounds."""
-TOKEN = re.compile(r"\\[a-zA-Z]+|\d+\.\d*|\.\d+|\d+|[a-zA-Zα-ωΑ-Ω]|[-+*/^_!%()\[\]{}|':]")
-BLANK = re.compile(rf"\s+|\\mathrm{END}")
+TOKEN = re.compile(r"\\[a-zA-Z]+|\d+\.\d*|\.\d+|\d+|[a-zA-Zα-ωΑ-Ω]|[-+*/^_!%()\[\]{}|':]|(\S)")
+"""What the group catches is not a token."""
 CIRCULAR = ("sin", "cos", "tan", "cot", "sec", "csc")
 FUNCTIONS = (*CIRCULAR, "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "ln", "lg", "log", "exp")
 BARE = re.compile(rf"(?<![a-zA-Z\\])({'|'.join((*FUNCTIONS[::-1], 'sqrt', 'pi'))}){END}")
@@ -354,16 +354,10 @@ class Expression:
 
 
 def _tokens(text: str) -> list[str]:
-    tokens, at = [], 0
-    while at < len(text):
-        if found := BLANK.match(text, at):
-            at = found.end()
-        elif found := TOKEN.match(text, at):
-            tokens.append(found[0])
-            at = found.end()
-        else:
-            raise Unreadable(f"not understood: {text[at:]:.20}")
-    return tokens
+    found = list(TOKEN.finditer(text))
+    if other := next((token[0] for token in found if token[1]), ""):
+        raise Unreadable(f"not understood: {other}")
+    return [token[0] for token in found if token[0] != "\\mathrm"]
 
 
 def _float(value: Number) -> Number:
