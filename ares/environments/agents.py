@@ -152,11 +152,19 @@ class AgentEnvironment:
         if not known:
             self._tools = tools
             return Reply(chat={"messages": messages, "tools": tools})
-        if wrong := _contradiction(known, messages, tools != self._tools):
-            raise AgentFailed(f"request {self._turn + 1} does not continue the one before: {wrong}")
-        following = read_following(messages[len(known) :])
-        assert following is not None
-        return Reply(following)
+        added = messages[len(known) :]
+        following = read_following(added)
+        pairs = zip(strip_messages(known), strip_messages(messages), strict=False)
+        if changed := next((place for place, (old, new) in enumerate(pairs, 1) if old != new), 0):
+            wrong = f"message {changed} is not what it was"
+        elif following is None:
+            roles = ", ".join(each["role"] for each in added) or "nobody"
+            wrong = f"after the answer come messages of {roles}, not one of a user or results of tools"
+        elif tools != self._tools:
+            wrong = "its tools are others"
+        else:
+            return Reply(following)
+        raise AgentFailed(f"request {self._turn + 1} does not continue the one before: {wrong}")
 
     def _end(self) -> Reply:
         try:
@@ -190,18 +198,6 @@ class AgentEnvironment:
         self._theirs.send_bytes(json.dumps(over).encode())
         sys.stdout.flush()
         os._exit(0)
-
-
-def _contradiction(known: list[Message], messages: list[Message], others: bool) -> str:
-    """How a request's messages do not continue those that are known; "" if they do. others: it has other tools."""
-    pairs = zip(strip_messages(known), strip_messages(messages[: len(known)]), strict=False)
-    if changed := next((place for place, (old, new) in enumerate(pairs, 1) if old != new), 0):
-        return f"message {changed} is not what it was"
-    added = messages[len(known) :]
-    if read_following(added) is None:
-        roles = ", ".join(each["role"] for each in added) or "nobody"
-        return f"after the answer come messages of {roles}, not one of a user or results of tools"
-    return "its tools are others" if others else ""
 
 
 class Request(BaseHTTPRequestHandler):

@@ -1,6 +1,5 @@
 """reward.kind=judge, before a server on loopback that speaks OpenAI's protocol and counts what it is asked."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,7 @@ import pytest
 from ares.config import ConfigError, JudgeConfig, RewardConfig, load
 from ares.grading import RewardError, load_grader
 from ares.grading.judge import REPLIES, JudgeScorer
-from ares.store import RunStore
 from tests.ares.grading.stand_in import StandIn
-from tests.short_runs import ares, train
 
 pytest.importorskip("openai", reason="pip install 'ares[judge]'")
 ROWS = pd.DataFrame({"id": ["a", "a", "b"], "slot": [0, 0, 1], "sample": [0, 1, 0], "prompt": ["1+1", "1+1", "2+2"],
@@ -138,17 +135,3 @@ def test_a_judge_is_a_function_among_others(judge: Judge, tmp_path: Path, monkey
 def test_settings_that_cannot_work_are_refused(settings: list[str], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         load("tiny-math", ["reward.kind=judge", *(f"reward.judge.{each}" for each in settings)])
-
-
-@pytest.mark.slow
-def test_a_killed_run_asks_again_only_what_was_under_way_and_ends_bit_identical(judge: Judge, tmp_path: Path) -> None:
-    settings = ["reward.kind=judge", f"reward.judge.url={judge.url}", "reward.judge.model=m", "reward.accuracy=0.5",
-                f"reward.judge.template={TEMPLATE}", "train.steps=3", "reward.judge.at_once=1"]  # fmt: skip
-    assert train(tmp_path / "one", "judged", *settings) == 0
-    alone, judge.asked = len(judge.asked), []
-    assert train(tmp_path / "two", "judged", *settings, kill_at="2:score:inside") == -9
-    assert ares(tmp_path / "two", "resume", "judged").returncode == 0
-    assert len({json.dumps(each) for each in judge.asked}) == alone
-    assert len(judge.asked) <= alone + 1
-    commits = [RunStore(tmp_path / each / "judged").read_commit(3).digest() for each in ("one", "two")]
-    assert commits[0] == commits[1]
