@@ -1,7 +1,8 @@
 """Rows of a small ablation, as MLflow would return them, and a parser of the report's HTML."""
 
+import re
 from dataclasses import replace
-from html.parser import HTMLParser
+from html import unescape
 from typing import Any
 
 import pandas as pd
@@ -54,34 +55,14 @@ def children_of(found: AblationRows) -> dict[Any, pd.DataFrame]:
     return dict(iter(found.rows.groupby(CHILD, sort=False)))
 
 
-class Page(HTMLParser):
+class Page:
     """Text of every table row, and every address that the page loads something from."""
 
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.rows: list[list[str]] = []
-        self.loaded: list[str] = []
-        self.cell: list[str] | None = None
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.cell = []
-        self.loaded += [str(found[name]) for name in ("src", "srcset", "poster") if name in found]
-        if tag == "link":
-            self.loaded.append(str(found.get("href")))
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("td", "th") and self.cell is not None:
-            self.rows[-1].append(" ".join("".join(self.cell).split()))
-            self.cell = None
-
-    def handle_data(self, data: str) -> None:
-        if self.cell is not None:
-            self.cell.append(data)
+    def __init__(self, text: str) -> None:
+        lines = re.findall(r"<tr\b.*?</tr>", text, re.DOTALL)
+        cells = [re.findall(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", line, re.DOTALL) for line in lines]
+        self.rows = [[" ".join(unescape(re.sub(r"<[^>]*>", "", cell)).split()) for cell in of] for of in cells]
+        self.loaded = re.findall(r"""(?:\b(?:src|srcset|poster)|<link\b[^>]*\bhref)\s*=\s*["']?([^"'\s>]+)""", text)
 
 
 def paired_ablation(code: bool = False, **changes: object) -> AblationRows:

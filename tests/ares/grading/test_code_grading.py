@@ -2,7 +2,6 @@
 solutions, which are judged first."""
 
 import contextlib
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,16 +10,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ares.config import RewardConfig
-from ares.config.profiles import load
+from ares.config import DataConfig, RewardConfig
 from ares.config.reward import CodeConfig
-from ares.data import DataError, Problems, load_held_out, load_tokenizer
-from ares.grading import load_grader
+from ares.data import DataError, Problems, load_problems
 from ares.grading.code import CodeGrader, check_references
 from ares.step.metrics import code_metrics
 from rewards.shaping import CodeOutcomes
 from sandbox import TestOutcome as Outcome
 from sandbox import Verdict
+from tests.ares.builders import tokenizer
+from tests.ares.data.code_rows import written
 
 TESTS = ["assert double(1) == 2", "assert double(-3) == -6", "assert double(0) == 0", "assert double(1.5) == 3.0"]
 BODIES = {
@@ -144,35 +143,26 @@ REFERENCE = {"prompt": "Write f.", "test_cases": ["assert f(1) == 2"], "solution
 FAILING = {**REFERENCE, "solution": "def f(x): return x"}
 
 
-def judged_references(
-    tmp_path: Path, rows: dict[str, dict[str, object]], known_failures: tuple[str, ...] = ()
-) -> dict[str, int | list[str]]:
-    path = tmp_path / "set.jsonl"
-    path.write_text("\n".join(json.dumps({"id": name, **row}) for name, row in rows.items()))
-    config = load("tiny-code", [f"data.validation={path}", "reward.code.workers=1", "reward.code.cpu_seconds=0.3"])
-    problems: Problems
-    (problems,) = load_held_out(config.data, load_tokenizer(config.model.path), "tests", None).values()
-    grader = load_grader(config.reward)
-    grader.start()
-    with contextlib.closing(grader):
-        return check_references(grader, problems, known_failures)
+def read(path: Path, rows: dict[str, dict[str, object]]) -> Problems:
+    source = str(written(path / "set.jsonl", *({"id": name} | row for name, row in rows.items())))
+    return load_problems(source, "train", DataConfig(train=source), tokenizer(), "tests")
 
 
-def test_accepted_references_are_counted_and_known_failures_named(tmp_path: Path) -> None:
+def test_accepted_references_are_counted_and_known_failures_named(grader: CodeGrader, tmp_path: Path) -> None:
     rows = {"HumanEval/31": REFERENCE, "HumanEval/32": FAILING, "HumanEval/33": {**REFERENCE, "solution": None}}
-    summary = judged_references(tmp_path, rows, ("HumanEval/32",))
+    summary = check_references(grader, read(tmp_path, rows), ("HumanEval/32",))
     assert summary == {"solutions": 2, "accepted": 1, "known_failures": ["HumanEval/32"]}
 
 
-def test_references_that_fail_are_named_with_their_reason(tmp_path: Path) -> None:
+def test_references_that_fail_are_named_with_their_reason(grader: CodeGrader, tmp_path: Path) -> None:
     slow = {**REFERENCE, "solution": "def f(x):\n    while True: pass"}
     with pytest.raises(DataError, match=r"2 of 3 .* no model is scored: b \(wrong_answer\), c \(timeout\)\. Why"):
-        judged_references(tmp_path, {"a": REFERENCE, "b": FAILING, "c": slow})
+        check_references(grader, read(tmp_path, {"a": REFERENCE, "b": FAILING, "c": slow}))
 
 
-def test_a_set_without_references_is_no_sanity(tmp_path: Path) -> None:
+def test_a_set_without_references_is_no_sanity(grader: CodeGrader, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no row has one"):
-        judged_references(tmp_path, {"a": {**REFERENCE, "solution": None}})
+        check_references(grader, read(tmp_path, {"a": {**REFERENCE, "solution": None}}))
 
 
 def test_a_sandbox_that_failed_is_asked_again() -> None:
