@@ -168,10 +168,8 @@ def _locked(path: Path, operation: int) -> Iterator[None]:
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """Lets one change of the environment run at a time: others wait."""
-    place = folder()
-    place.mkdir(parents=True, exist_ok=True)
-    with (place / ".changing").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    folder().mkdir(parents=True, exist_ok=True)
+    with _locked(folder(), fcntl.LOCK_EX):
         yield
 
 

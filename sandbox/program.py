@@ -173,16 +173,14 @@ def weighed(verdict: Verdict, untrusted: str) -> Verdict:
         return verdict
     if untrusted == "drop":
         return dataclasses.replace(verdict, pass_ratio=None, error_type="untrusted")
-    passed = sum(outcome.verdict == "accepted" and outcome.trusted for outcome in verdict.tests)
     tests = tuple(
         dataclasses.replace(outcome, verdict="wrong_answer", detail="not trusted")
         if outcome.verdict == "accepted" and not outcome.trusted
         else outcome
         for outcome in verdict.tests
     )
-    worst = min((outcome.verdict for outcome in tests), key=ERROR_TYPES.index)
-    error_type = "truncated" if verdict.error_type == "truncated" else worst
-    return dataclasses.replace(verdict, tests=tests, pass_ratio=passed / len(tests), error_type=error_type)
+    pass_ratio, error_type = classify(tests, verdict.error_type == "truncated")
+    return dataclasses.replace(verdict, tests=tests, pass_ratio=pass_ratio, error_type=error_type)
 
 
 def classify(outcomes: Sequence[TestOutcome], truncated: bool) -> tuple[float | None, str]:

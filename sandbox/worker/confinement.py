@@ -28,7 +28,7 @@ class Confinement:
     packages: list[str] = dataclasses.field(default_factory=list)  # folders that programs may import from, too
     applied: list[str] = dataclasses.field(default_factory=list)
     missing: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
-    pids: namespaces.PidNamespaces | None = None
+    pids: tuple[kernel.Call, kernel.Call] | None = None  # namespaces.prepare_pids()
     uids: tuple[int, int] | None = None  # of candidates, of checkers
     mapped: int = 0  # bytes of address space that every fork starts with
     # Two users that no other worker shares: RLIMIT_NPROC counts per user, and a user may signal its own processes.
@@ -90,7 +90,7 @@ class Confinement:
         else:
             namespaces.enter_user_namespace()
         _continue_as_first_process()
-        self.pids = namespaces.PidNamespaces()
+        self.pids = namespaces.prepare_pids()
 
     def _choose_uids(self) -> None:
         """Find a uid that this user namespace maps and that can still import, trying each in a child."""
@@ -150,13 +150,13 @@ class Confinement:
                 self._ready.clear()
             os.utime("/tmp", (0, 0))  # its change time would reveal whether the candidate before wrote to it
         if self.pids is not None:
-            self.pids.child_apart()
+            kernel.make(*self.pids)  # unshare() works once, until setns() takes it back
         self._prepare_user(False, fds)
 
     def prepare_checker(self, fds: Sequence[int]) -> None:
         """Called by the zygote before it forks a checker."""
         if self.pids is not None:
-            self.pids.children_here()
+            kernel.make(self.pids[0])
         self._prepare_user(True, fds)
 
     def _prepare_user(self, is_checker: bool, fds: Sequence[int]) -> None:

@@ -149,19 +149,10 @@ def renew_tmp(belongs_to_candidates: bool) -> bool:
     return True
 
 
-class PidNamespaces:
-    """Where this process's next children live: in its own PID namespace, or each in a fresh one below it."""
+def prepare_pids() -> tuple[kernel.Call, kernel.Call]:
+    """(a call after which forks stay in this PID namespace, one that then has the next be the first of a fresh one).
 
-    def __init__(self) -> None:
-        """Must be made by the first process of the worker's PID namespace: setns() refuses it to any other."""
-        own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-        self._return = kernel.prepare("setns", own, kernel.CLONE_NEWPID)
-        self._leave = kernel.prepare("unshare", kernel.CLONE_NEWPID)
-
-    def children_here(self) -> None:
-        """The next fork stays in this namespace."""
-        kernel.make(self._return)
-
-    def child_apart(self) -> None:
-        """The next fork is the first process of a new namespace."""
-        kernel.make(self._return, self._leave)  # unshare() works once, until setns() takes it back
+    For the first process of the worker's PID namespace: setns() refuses it to any other.
+    """
+    own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    return kernel.prepare("setns", own, kernel.CLONE_NEWPID), kernel.prepare("unshare", kernel.CLONE_NEWPID)
