@@ -71,14 +71,11 @@ zygote.main(connection, warm)
 @functools.cache
 def _codes() -> bytes:
     """The compiled modules of the worker, by name."""
-    folder = Path(__file__).with_name("worker")
-    names = {path: f"worker.{path.stem}" if path.stem != "__init__" else "worker" for path in folder.glob("*.py")}
-    return marshal.dumps(
-        {
-            name: compile(path.read_bytes(), f"worker/{path.name}", "exec", dont_inherit=True)
-            for path, name in names.items()
-        }
-    )
+    codes = {}
+    for path in Path(__file__).with_name("worker").glob("*.py"):
+        name = f"worker.{path.stem}".removesuffix(".__init__")
+        codes[name] = compile(path.read_bytes(), f"worker/{path.name}", "exec", dont_inherit=True)
+    return marshal.dumps(codes)
 
 
 class WorkerLost(RuntimeError):
@@ -118,7 +115,7 @@ class WorkerProcess:
             ours.sendall(codes)
             given = {"names": list(packages.names), "paths": list(packages.paths)}
             wire.send(ours, wire.encode_order({"layers": list(layers), "packages": given}))
-            report = self._receive()
+            report = self._frames.message()
         except (wire.ConnectionClosed, TimeoutError, OSError) as error:
             raise WorkerLost(f"the worker did not start: {self._last_words() or error!r}") from error
         missing = {layer: (why[0], why[1]) for layer, why in report["missing"].items()}
@@ -187,50 +184,33 @@ class WorkerProcess:
             job["timeouts"] = sum(outcome.verdict == "timeout" for outcome in known.values())
             try:
                 wire.send(self._connection, wire.encode_order(job))
-                if self._is_done(program, plans, known, usage, checker_is_new):
-                    return
-                checker_is_new = True
+                died = self._follow(known, usage)
             except (wire.ConnectionClosed, wire.MalformedFrame, wire.FrameTooLarge, OSError) as error:
                 raise WorkerLost(f"{type(error).__name__}: {error}") from error
-
-    def _is_done(
-        self,
-        program: Program,
-        plans: list[lanes.Plan],
-        known: dict[int, TestOutcome],
-        usage: Usage,
-        is_new: bool,
-    ) -> bool:
-        """Whether the checker finished its job; else it died in a test, and the rest goes to a new one.
-
-        is_new: it has judged no other program.
-        """
-        while True:
-            message = self._receive()
-            for index, *outcome in message.get("outcomes", ()):
-                known[index] = TestOutcome(*outcome)
-            if "usage" in message:
-                usage.add(**message["usage"])
-            if message.get("is_done"):
-                return True
-            if "fault" in message:
-                raise WorkerLost(message["fault"])
-            if "died" in message:
-                index, outcome = _post_mortem(message["died"], program.memory_mb << 20)
-                usage.cpu += outcome.cpu
-                if outcome.verdict == "runtime_error" and not is_new:
-                    return False  # perhaps because of what an earlier program left: a new one reruns the test
+            if died is None:
+                return
+            index, outcome = _post_mortem(died, program.memory_mb << 20)
+            usage.cpu += outcome.cpu
+            # The rest goes to a new checker. So does this test, if what an earlier program left may be the reason.
+            if outcome.verdict != "runtime_error" or checker_is_new:
                 if index < 0 or index in known:
                     raise WorkerLost(f"the checker died between tests: {outcome.detail}")
                 trusted = index >= len(plans) or plans[index].apart
                 known[index] = dataclasses.replace(outcome, trusted=trusted)
-                return False
+            checker_is_new = True
 
-    def _receive(self) -> dict[str, Any]:
-        message = self._frames.message()
-        if not isinstance(message, dict):
-            raise wire.MalformedFrame("not an object")
-        return message
+    def _follow(self, known: dict[int, TestOutcome], usage: Usage) -> dict[str, Any] | None:
+        """Add outcomes and usage as the checker tells of them; None once it has finished its job, or how it died."""
+        while True:
+            message = self._frames.message()
+            for index, *outcome in message.get("outcomes", ()):
+                known[index] = TestOutcome(*outcome)
+            if "usage" in message:
+                usage.add(**message["usage"])
+            if "fault" in message:
+                raise WorkerLost(message["fault"])
+            if message.get("is_done") or "died" in message:
+                return message.get("died")
 
 
 def _post_mortem(died: dict[str, Any], memory_bytes: int) -> tuple[int, TestOutcome]:

@@ -172,18 +172,15 @@ class Checker:
         return "runtime_error", outcome[1], f"{outcome[2]}, {1 + _KILLS} times"
 
     def _judge_test(self, plan: dict[str, Any]) -> tuple[str, float, str]:
-        before = self._session
-        if self._job["fresh_per_test"] or not plan["apart"] or (before is not None and before.failure is not None):
-            self._session = None
+        has_failed = self._session is not None and self._session.failure is not None
+        if self._job["fresh_per_test"] or not plan["apart"] or has_failed:
+            self._end_session()
         try:
-            session = self._start()  # which ends the one before
+            session = self._start()
         except CandidateFailed as failure:
             if failure.outcome != KILLED:
                 self._spent = failure.outcome, failure.detail  # of the other tests, too
             return failure.outcome, 0.0, failure.detail
-        finally:
-            if before is not self._session:
-                self._add(before)
         session.start_clock()
         outcome, detail = "", ""
         if plan["apart"]:
@@ -264,11 +261,8 @@ class Checker:
         return session
 
     def _end_session(self) -> None:
-        self._add(self._session)
-        self._session = None
-
-    def _add(self, session: Session | None) -> None:
-        """Add what a candidate has used and written, which ends it."""
+        """End the candidate, if there is one, and add what it has used and written."""
+        session, self._session = self._session, None
         if session is None:
             return
         for name, text in zip(("stdout", "stderr"), session.output(), strict=True):

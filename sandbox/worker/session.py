@@ -24,7 +24,7 @@ from .remote import Carried, NeedsProcess, Remote, RemoteIterator, carrier, note
 MAX_OUTPUT_BYTES = 64 << 10
 KILLED = "killed"  # not an outcome: nobody knows who killed the candidate, and the test is run again
 ALIVE = -1  # in place of a wait status
-ANSWER = struct.Struct("=iidq")  # pid of a new candidate; wait status, CPU seconds, peak resident bytes of the last
+ANSWER = struct.Struct("=iidq")  # pid of a new candidate; wait status, CPU seconds, peak resident bytes of a dead one
 PROGRESS = struct.Struct("<i")  # the test that a checker is at, or -1, in a file, in case the checker dies there
 _FDS = struct.Struct("3i")
 _FDS_SPACE = socket.CMSG_SPACE(_FDS.size)
@@ -44,33 +44,28 @@ class Zygote:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._of: Session | None = None  # whose candidate lives
 
-    def spawn(self, session: "Session") -> tuple[int, list[int]]:
-        """(pid, [connection, stdout file, stderr file]) of a new candidate, which ends the one before.
+    def spawn(self) -> tuple[int, list[int]]:
+        """(pid, [connection, stdout file, stderr file]) of a new candidate.
 
         Raises OSError if this process cannot take them.
         """
-        pid, fds = self._ask(b"spawn")
+        (pid, *_), fds = self._ask(b"spawn")
         if len(fds) != _FDS.size:
             raise OSError(errno.EMFILE, "descriptors of a candidate were lost: this process has too many open")
-        self._of = session
         return pid, list(_FDS.unpack(fds))
 
-    def kill(self, is_ending: bool = False) -> None:
-        """Kill the candidate, if there is one; its session is told what it used."""
-        self._ask(b"bury" if is_ending else b"kill")
+    def kill(self, is_ending: bool) -> dict[str, Any]:
+        """Kill the candidate, if it lives; its wait status (ALIVE if it should have ended), CPU seconds, peak bytes."""
+        (_, *used), _ = self._ask(b"bury" if is_ending else b"kill")
+        return dict(zip(("status", "cpu", "peak_rss"), used, strict=True))
 
-    def _ask(self, what: bytes) -> tuple[int, bytes]:
+    def _ask(self, what: bytes) -> tuple[tuple[Any, ...], bytes]:
         self._control.send(what)
         data, ancillary, _, _ = self._control.recvmsg(64, _FDS_SPACE)
         if not data:
             raise wire.ConnectionClosed
-        pid, status, cpu, peak_rss = ANSWER.unpack(data)
-        if self._of is not None:
-            self._of.end({"status": status, "cpu": cpu, "peak_rss": peak_rss})
-            self._of = None
-        return pid, b"".join(part for _, _, part in ancillary)
+        return ANSWER.unpack(data), b"".join(part for _, _, part in ancillary)
 
 
 class Session:
@@ -81,7 +76,7 @@ class Session:
         self._cpu_seconds = cpu_seconds
         self._wall_seconds = wall_seconds
         self._memory_bytes = memory_bytes
-        pid, (connection, self._stdout, self._stderr) = zygote.spawn(self)
+        pid, (connection, self._stdout, self._stderr) = zygote.spawn()
         self._connection = wire.stream_socket(connection)
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
@@ -161,16 +156,11 @@ class Session:
         return self.fail("runtime_error", f"the program ended its process with status {os.WEXITSTATUS(status)}")
 
     def stop(self, is_ending: bool = False) -> dict[str, Any]:
-        """Kill the candidate, if it lives; its wait status (ALIVE if it should have ended), CPU seconds, peak bytes."""
+        """Kill the candidate; what Zygote.kill() says of it, however often it is asked."""
         if self.usage is None:
-            self._zygote.kill(is_ending)
-        assert self.usage is not None
+            self.usage = self._zygote.kill(is_ending)
+            self._connection.close()
         return self.usage
-
-    def end(self, usage: dict[str, Any]) -> None:
-        """The candidate is dead, and used this."""
-        self.usage = usage
-        self._connection.close()
 
     def output(self, limit: int = MAX_OUTPUT_BYTES) -> tuple[bytes, bytes]:
         """What it wrote to stdout and stderr, at most limit bytes each. Ends the session."""
@@ -200,19 +190,15 @@ class Session:
 
     def receive(self) -> dict[str, Any]:
         """The next message of the candidate's; fails the session on silence, death or nonsense."""
-        try:
-            body = self._frames.body(self._wait)
-        except wire.FrameTooLarge as error:
-            raise self.fail("runtime_error", f"a result too large: {error}") from None
-        except MemoryError:
-            raise self.fail("memory", "a result takes more memory than is available") from None
-        except (wire.ConnectionClosed, OSError):
-            raise self._died() from None
         with self._foreign():
+            try:
+                body = self._frames.body(self._wait)
+            except wire.FrameTooLarge as error:
+                raise self.fail("runtime_error", f"a result too large: {error}") from None
+            except (wire.ConnectionClosed, OSError):
+                raise self._died() from None
             values.require_small(body, self._memory_bytes)
             message = wire.decode_body(body)
-            if not isinstance(message, dict):
-                raise TypeError("not an object")
         return message
 
     @contextlib.contextmanager

@@ -31,7 +31,7 @@ class FrameTooLarge(ValueError):
 
 
 class MalformedFrame(ValueError):
-    """A frame that is not JSON, or not of the expected shape."""
+    """A frame that is not a JSON object."""
 
 
 def stream_socket(fd: int) -> _socket.socket:
@@ -58,10 +58,13 @@ def _framed(body: bytes, limit: int) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-def decode_body(body: bytes) -> Any:
+def decode_body(body: bytes) -> dict[str, Any]:
     """The message in a frame's body, as encode_frame() writes it. Raises ValueError or RecursionError."""
     # Any other character, forged, could make the whole text take four bytes each.
-    return _decode(body.decode("ascii"))
+    message = _decode(body.decode("ascii"))
+    if not isinstance(message, dict):
+        raise ValueError("not an object")
+    return message
 
 
 def send(connection: _socket.socket, frame: bytes) -> None:
@@ -99,13 +102,13 @@ class Frames:
         del buffer[:end]
         return body
 
-    def message(self) -> Any:
+    def message(self) -> dict[str, Any]:
         """The message in the next frame. Raises as body(), and MalformedFrame."""
         body = self.body()
         try:
             return decode_body(body)
         except (ValueError, RecursionError) as error:
-            raise MalformedFrame(f"not JSON: {error}"[:200]) from error
+            raise MalformedFrame(f"not a message: {error}"[:200]) from error
 
     def order(self) -> dict[str, Any]:
         """The order in the next frame. Raises as body()."""

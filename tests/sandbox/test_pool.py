@@ -14,6 +14,7 @@ import pytest
 
 from sandbox import PoolClosed, Program, SandboxPool
 from sandbox.pool import Worker
+from sandbox.worker import wire
 from sandbox.worker_process import WorkerLost, WorkerProcess
 from tests.sandbox.pool_processes import GOOD, SLOW, workers_of
 from tests.sandbox.sandbox_configurations import REPOSITORY
@@ -118,16 +119,16 @@ def test_an_error_among_the_programs_leaves_nothing_in_the_queue() -> None:
 
 
 def test_trust_and_cost_stay_with_what_a_lost_worker_had_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    receive, lost = WorkerProcess._receive, []
+    receive, lost = wire.Frames.message, []
 
-    def lose(self: WorkerProcess) -> dict[str, Any]:
+    def lose(self: wire.Frames) -> dict[str, Any]:
         message = receive(self)
         if len(message.get("outcomes", "none")) < 3 and not lost:
             lost.append(self)
             return {**message, "fault": "by the test", "is_done": False}
         return message
 
-    monkeypatch.setattr(WorkerProcess, "_receive", lose)
+    monkeypatch.setattr(wire.Frames, "message", lose)
     source = "from time import process_time\ndef f(x):\n    end = process_time() + 0.2\n"
     source += "    while process_time() < end: pass\n    return x"
     with SandboxPool(num_workers=1) as pool:
