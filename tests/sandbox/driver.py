@@ -19,20 +19,12 @@ sys.path.insert(0, sys.argv[1])
 from sandbox import Program, SandboxPool, SandboxUnavailable
 from sandbox.worker import kernel, seccomp, syscalls
 
-_REFUSABLE = {
-    "unshare": (272, 97),
-    "setns": (308, 268),
-    "mount": (165, 40),
-    "landlock": (444, 444),
-}
-
 
 def refuse(names: list[str]) -> None:
     """Let system calls fail with EPERM here and in all children, as a container's own filter does."""
-    column, _ = syscalls.machine()
     program = [(0x20, 0, 0, 0)]
     for name in names:
-        program += [(0x15, 0, 1, _REFUSABLE[name][column]), (0x06, 0, 0, 0x00050001)]
+        program += [(0x15, 0, 1, syscalls.number(name)), (0x06, 0, 0, 0x00050001)]
     program.append((0x06, 0, 0, 0x7FFF0000))
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     seccomp.Filter(b"".join(struct.pack("HBBI", *instruction) for instruction in program)).install()

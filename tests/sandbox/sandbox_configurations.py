@@ -33,8 +33,8 @@ class Configuration:
 
 ROOT = Configuration("root", uid=0)
 USERNS = Configuration("userns", uid=OTHER_UID)
-REFUSED = Configuration("refused", uid=OTHER_UID, refuse=("unshare", "setns", "mount"))
-OPTED_OUT = Configuration("opted_out", uid=OTHER_UID, refuse=("unshare", "setns", "mount"), min_isolation="none")
+REFUSED = Configuration("refused", uid=OTHER_UID, refuse=("unshare", "setns"))
+OPTED_OUT = Configuration("opted_out", uid=OTHER_UID, refuse=("unshare", "setns"), min_isolation="none")
 CONFIGURATIONS = (ROOT, USERNS, REFUSED, OPTED_OUT)
 
 

@@ -1,7 +1,6 @@
 """Honest programs get the verdicts that plain Python gives them: source, setup and test one after the other."""
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,6 @@ from tests.sandbox.library_idioms import SCRIPTS as MORE_SCRIPTS
 from tests.sandbox.plain_python import judge_plainly
 
 CASES = [(source, test) for source, tests in (*CALLS, *OBJECTS, *LIBRARY) for test in tests]
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[SandboxPool]:
-    with SandboxPool(num_workers=2) as pool:
-        yield pool
 
 
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])

@@ -7,8 +7,8 @@ import pytest
 
 from sandbox import Program, SandboxPool, Verdict, packages
 from sandbox.program import UNTRUSTED, weighed
-from tests.sandbox import evalplus
 from tests.sandbox.package_environment import copy_installed
+from tests.sandbox.problem_sets import plus_rows
 
 IMPORTS = "import numpy as np\n"
 PANDAS = "import numpy as np\nimport pandas as pd\n"
@@ -320,7 +320,7 @@ SOME_AND_ALL = pytest.mark.parametrize("first", [12, pytest.param(10_000, marks=
 
 @SOME_AND_ALL
 def test_rows_in_the_shape_of_humaneval_plus(pool: SandboxPool, first: int) -> None:
-    rows = evalplus.rows("humaneval_plus", 3, first)
+    rows = plus_rows("humaneval_plus", 3, first)
     assert len(rows) > 0.9 * min(first, 164)
     right, nothing = (
         [
@@ -344,7 +344,7 @@ def test_rows_in_the_shape_of_humaneval_plus(pool: SandboxPool, first: int) -> N
 
 @SOME_AND_ALL
 def test_rows_in_the_shape_of_mbpp_plus(pool: SandboxPool, first: int) -> None:
-    rows = evalplus.rows("mbpp_plus", 3, first)
+    rows = plus_rows("mbpp_plus", 3, first)
     assert len(rows) > 0.9 * min(first, 974)
     programs = [
         Program(source=row["code"], tests=[row["test"]], setup="\n".join(row["test_imports"]), cpu_seconds=20)

@@ -52,7 +52,11 @@ def mutate(source: str, first_line: int, rng: random.Random) -> str | None:
     return "".join(lines)
 
 
-def check_mutants(load: Callable[[], list[Program]], count: int, folder: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(("load", "count"), [(humaneval, 164), (mbpp, 900)], ids=["humaneval", "mbpp"])
+def test_one_token_mutants_agree_with_plain_execution(
+    load: Callable[[], list[Program]], count: int, tmp_path: Path
+) -> None:
     rng = random.Random(7)
     programs = []
     for original in rng.sample(load(), count):
@@ -68,22 +72,10 @@ def check_mutants(load: Callable[[], list[Program]], count: int, folder: Path) -
         for program in programs
         for test in program.tests
     ]
-    judged = list(zip(cases, judge_plainly(cases, folder), outcomes, strict=True))
+    judged = list(zip(cases, judge_plainly(cases, tmp_path), outcomes, strict=True))
     endless = [each for each in judged if each[1] is None]
     assert [each for each in endless if each[2].verdict not in ("timeout", "memory")] == []
     # Close to the limit either answer is right.
     compared = [each for each in judged if each[1] is not None and each[2].verdict != "timeout"]
     assert [each for each in compared if (each[2].verdict == "accepted") != each[1]] == []
     assert len(compared) > 0.9 * (len(judged) - len(endless))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("load", [humaneval, mbpp], ids=["humaneval", "mbpp"])
-def test_one_token_mutants_agree_with_plain_execution(load: Callable[[], list[Program]], tmp_path: Path) -> None:
-    check_mutants(load, 40, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("load", "count"), [(humaneval, 164), (mbpp, 900)], ids=["humaneval", "mbpp"])
-def test_many_mutants_agree_with_plain_execution(load: Callable[[], list[Program]], count: int, tmp_path: Path) -> None:
-    check_mutants(load, count, tmp_path)
