@@ -198,14 +198,13 @@ def rented_pool(provider: str, rent: Callable[[], Machine], num_workers: int = 1
     return SandboxPool(num_workers, rented=(provider, partial(_start_patiently, rent)))
 
 
-def main(job_file: str | None = None) -> list[object]:
+def main(job_file: str | None = None) -> object:
     """The answer of a rented machine, whose sandbox has the layers that it offers: the machine is the isolation."""
-    program = None if job_file is None else Program(**json.loads(Path(job_file).read_text()))
-    if job_file is not None:
-        Path(job_file).unlink()
     with SandboxPool(min_isolation="none") as pool:
-        if program is None:
-            return [*pool.isolation.partition(":")[2].split("+")]
+        if job_file is None:
+            return pool.isolation.partition(":")[2].split("+")
+        program = Program(**json.loads(Path(job_file).read_text()))
+        Path(job_file).unlink()
         (verdict,) = pool.run([program])
     usage = {"cpu": verdict.exec_time, "peak_rss": verdict.peak_rss, "stdout": verdict.stdout, "stderr": verdict.stderr}
     return [[dataclasses.asdict(test) for test in verdict.tests], usage]
