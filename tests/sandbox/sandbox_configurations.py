@@ -1,4 +1,4 @@
-"""The configurations the sandbox is tested in, and a way to judge programs in each."""
+"""The configurations the sandbox is tested in, a way to judge programs in each, and the processes that pools keep."""
 
 import dataclasses
 import json
@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 
-from sandbox import Program
+from sandbox import Program, SandboxPool
+from sandbox.pool import Worker
+from sandbox.worker_process import WorkerProcess
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DRIVER = Path(__file__).with_name("driver.py")
 OTHER_UID = 54321
 CAP_SYS_ADMIN = 21
+GOOD = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])
+SLOW = Program(source="import time\ndef f(x):\n time.sleep(0.3)\n return x + 1", tests=["assert f(1) == 2"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,3 +112,13 @@ def descendants(pid: int) -> set[int]:
         todo = todo[1:] + children
         processes.update(children)
     return processes
+
+
+def workers_of(pool: SandboxPool) -> list[Worker]:
+    return [worker for worker in (*pool._busy, *pool._free) if worker is not None]
+
+
+def processes_of(pool: SandboxPool) -> set[int]:
+    """The workers' processes, with all below them."""
+    workers = [worker for worker in workers_of(pool) if isinstance(worker, WorkerProcess)]
+    return {pid for worker in workers for pid in (worker.pid, *descendants(worker.pid))}

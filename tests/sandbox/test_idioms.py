@@ -9,9 +9,7 @@ from sandbox import Program, SandboxPool
 from sandbox.lanes import problem
 from sandbox.rule import FUNCTIONS
 from sandbox.worker.values import Reader, Shared, Writer
-from tests.sandbox.idioms import CALLS, OBJECTS, SCRIPTS, SETUPS
-from tests.sandbox.library_idioms import LIBRARY
-from tests.sandbox.library_idioms import SCRIPTS as MORE_SCRIPTS
+from tests.sandbox.idioms import CALLS, LIBRARY, OBJECTS, SCRIPTS, SETUPS
 from tests.sandbox.plain_python import judge_plainly
 
 CASES = [(source, test) for source, tests in (*CALLS, *OBJECTS, *LIBRARY) for test in tests]
@@ -39,10 +37,9 @@ def test_the_setup_of_an_honest_problem(pool: SandboxPool) -> None:
 
 
 def test_every_script_is_accepted(pool: SandboxPool) -> None:
-    scripts = [*SCRIPTS, *MORE_SCRIPTS]
-    programs = (Program(source=source, stdin_tests=[tuple(pair)], cpu_seconds=10) for source, *pair in scripts)
+    programs = (Program(source=source, stdin_tests=[tuple(pair)], cpu_seconds=10) for source, *pair in SCRIPTS)
     verdicts = pool.run(programs)
-    wrong = [(script, each) for script, each in zip(scripts, verdicts, strict=True) if each.error_type != "accepted"]
+    wrong = [(script, each) for script, each in zip(SCRIPTS, verdicts, strict=True) if each.error_type != "accepted"]
     assert wrong == []
 
 

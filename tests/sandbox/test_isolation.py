@@ -10,6 +10,7 @@ from sandbox import IsolationReport, Program, SandboxPool, SandboxUnavailable
 from sandbox.worker import seccomp, syscalls
 from tests.sandbox.sandbox_configurations import (
     CAP_SYS_ADMIN,
+    GOOD,
     OPTED_OUT,
     OTHER_UID,
     REFUSED,
@@ -18,8 +19,6 @@ from tests.sandbox.sandbox_configurations import (
     Configuration,
     judge,
 )
-
-GOOD = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])
 
 
 @pytest.mark.parametrize(

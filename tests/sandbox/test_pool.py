@@ -16,8 +16,7 @@ from sandbox import PoolClosed, Program, SandboxPool
 from sandbox.pool import Worker
 from sandbox.worker import wire
 from sandbox.worker_process import WorkerLost, WorkerProcess
-from tests.sandbox.pool_processes import GOOD, SLOW, workers_of
-from tests.sandbox.sandbox_configurations import REPOSITORY
+from tests.sandbox.sandbox_configurations import GOOD, REPOSITORY, SLOW, workers_of
 
 
 def lose_workers(patch: pytest.MonkeyPatch, *calls: int, seconds: float = 0.0) -> list[WorkerProcess]:

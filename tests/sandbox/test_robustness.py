@@ -19,15 +19,18 @@ from sandbox import PoolClosed, Program, SandboxPool, Verdict
 from sandbox.worker.checker import Checker
 from sandbox.worker.session import ANSWER, Zygote
 from sandbox.worker_process import _post_mortem
-from tests.sandbox.pool_processes import GOOD, SLOW, processes_of, workers_of
 from tests.sandbox.sandbox_configurations import (
+    GOOD,
     REFUSED,
     REPOSITORY,
+    SLOW,
     USERNS,
     Configuration,
     descendants,
     judge,
+    processes_of,
     require,
+    workers_of,
 )
 
 
