@@ -13,7 +13,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Generic, ParamSpec, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
@@ -22,11 +22,10 @@ from ares.runs import Step
 from ares.store import Kept
 
 logger = logging.getLogger(__name__)
-P = ParamSpec("P")
 R = TypeVar("R", bound=BaseModel)
 
 
-class Phase(Generic[P, R]):
+class Phase(Generic[R]):
     """A function `async (step, …inputs) → result` as a phase. Inputs and result are JSON values, models and refs."""
 
     def __init__(self, name: str, function: Callable[..., Awaitable[R]], retries: int = 0) -> None:
@@ -63,6 +62,6 @@ class Phase(Generic[P, R]):
             return None
 
 
-def phase(name: str, retries: int = 0) -> Callable[[Callable[..., Awaitable[R]]], Phase[Any, R]]:
+def phase(name: str, retries: int = 0) -> Callable[[Callable[..., Awaitable[R]]], Phase[R]]:
     """Make a function a phase. `retries`: how often it is tried again after an error."""
     return lambda function: Phase(name, function, retries)

@@ -17,8 +17,7 @@ from ray.exceptions import ObjectLostError, RayTaskError
 from ares.cluster.actors import EngineActor, LearnerActor, actor_options
 from ares.cluster.connection import connect, has_died
 from ares.cluster.failures import DEATHS, WorkerError, failure
-from ares.cluster.groups import EngineGroup, LearnerGroup, name_of
-from ares.cluster.patience import ActorHung, Patience
+from ares.cluster.groups import ActorHung, EngineGroup, LearnerGroup, Patience, name_of
 from ares.config import Config, ConfigError
 from ares.models import settings_against
 from ares.store import RunStore
@@ -98,7 +97,7 @@ class Cluster(Workers):
 
     def _take_gpus(self, joining: bool) -> None:
         """Ask for a placement group where the run is placed on GPUs; joining: a cluster, for the first time."""
-        available, needed = int(ray.cluster_resources().get("GPU", 0)), demand(self.config).gpus
+        available, needed = int(ray.cluster_resources().get("GPU", 0)), demand(self.config)
         if self._had_gpus and available < needed:  # else the run would go on with fewer, or on CPUs
             logger.warning(
                 "the Ray cluster has lost GPUs: the run needs %d and waits until it has more than %d", needed, available

@@ -87,7 +87,7 @@ def _engine(config: Config) -> str:
     chosen = check_engine(config)
     check_gpus(config, gpus, "this machine")
     on_gpus = uses_gpus(config, gpus)
-    place = f"{demand(config).gpus} of {gpus} GPUs" if on_gpus else "CPU: no GPU here, or learner.device=cpu"
+    place = f"{demand(config)} of {gpus} GPUs" if on_gpus else "CPU: no GPU here, or learner.device=cpu"
     return f"{chosen}, {config.rollout.engines} engine(s), {config.learner.ranks} learner rank(s), on {place}"
 
 

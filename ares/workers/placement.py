@@ -8,19 +8,11 @@ import importlib.metadata
 import importlib.util
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
 from ares.config import Config, ConfigError
 from ares.models import read_settings
-
-
-class Demand(NamedTuple):
-    """GPUs that a configuration asks for, where they are used, and how they are counted."""
-
-    gpus: int
-    text: str
 
 
 def bundles(config: Config) -> list[dict[str, float]]:
@@ -41,14 +33,17 @@ def _gpus_of_an_engine(config: Config) -> int:
     return config.rollout.vllm.tensor_parallel if config.rollout.engine == "vllm" else 1
 
 
-def demand(config: Config) -> Demand:
-    """GPUs that the learner's ranks and the engines need together."""
+def demand(config: Config) -> int:
+    """GPUs that the learner's ranks and the engines need together, where they are used."""
+    return int(sum(bundle["GPU"] for bundle in bundles(config)))
+
+
+def _how_counted(config: Config) -> str:
     ranks, rollout, each = config.learner.ranks, config.rollout, _gpus_of_an_engine(config)
     engines = f"rollout.engines={rollout.engines}" + (f" × rollout.vllm.tensor_parallel={each}" if each > 1 else "")
-    text = f"learner.ranks={ranks} + {engines} (rollout.placement=split)"
     if rollout.placement == "colocate":
-        text = f"the larger of learner.ranks={ranks} and {engines} (rollout.placement=colocate)"
-    return Demand(int(sum(bundle["GPU"] for bundle in bundles(config))), text)
+        return f"the larger of learner.ranks={ranks} and {engines} (rollout.placement=colocate)"
+    return f"learner.ranks={ranks} + {engines} (rollout.placement=split)"
 
 
 def check_gpus(config: Config, available: int, where: str) -> None:
@@ -56,15 +51,14 @@ def check_gpus(config: Config, available: int, where: str) -> None:
     device = config.learner.device
     if device == "cpu" or (device == "auto" and not available):
         return
-    wanted = demand(config)
     if config.rollout.max_staleness and config.rollout.placement == "colocate":
         raise ConfigError(
             "rollout.max_staleness samples while the learner works, and on a shared GPU they take turns: "
             "set rollout.placement=split, or learner.device=cpu"
         )
-    if wanted.gpus > available:
+    if (needed := demand(config)) > available:
         raise ConfigError(
-            f"{wanted.text} needs {wanted.gpus} GPU{'s' * (wanted.gpus > 1)}; {where} has {available}. "
+            f"{_how_counted(config)} needs {needed} GPU{'s' * (needed > 1)}; {where} has {available}. "
             "Ask for fewer, or set learner.device=cpu."
         )
 

@@ -143,7 +143,7 @@ class Workers(ABC):
     def warm_up(self) -> None:
         """Start learner and engine now, so that they load during other work."""
         self._start()
-        self._learner = self._learner or self._start_learner()
+        self._running_learner()
         if not self.takes_turns:
             self._engine = self._engine or self._start_engine()
 

@@ -52,7 +52,7 @@ class Watched:
         call, load, update = Phase.__call__, EngineService.load_weights, LearnerService.update
         generate = EngineService.generate
 
-        async def watched_call(phase: Phase[Any, Any], step: Any, *inputs: Any, label: str = "") -> Any:
+        async def watched_call(phase: Phase[Any], step: Any, *inputs: Any, label: str = "") -> Any:
             if phase.name == "rollout":
                 self.asked[step.number, inputs[0].purpose].append(inputs[0].version)
             self._die(step.number, phase.name, "before")

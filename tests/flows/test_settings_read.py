@@ -73,7 +73,7 @@ def recorded(config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch) -> d
     recorder.watch(run.config)
     anticipate = run.grader.anticipate
 
-    async def phase(self: Phase[Any, Any], step: Any, *inputs: Any, label: str = "") -> Any:
+    async def phase(self: Phase[Any], step: Any, *inputs: Any, label: str = "") -> Any:
         with recorder.within(self.name):
             return await self.function(step, *inputs)
 

@@ -113,7 +113,7 @@ def test_an_actor_that_neither_answers_nor_dies_is_replaced(
         await run.workers.sample(2, first_shard(run, 3)[0], settings(run))
         group = {"engine": run.workers._engine, "learner": run.workers._learner}[role]
         process = await group.actors[0].__ray_call__.remote(lambda actor: os.getpid())
-        monkeypatch.setattr("ares.cluster.patience.SILENCE", 3.0)
+        monkeypatch.setattr("ares.cluster.groups.SILENCE", 3.0)
         os.kill(process, signal.SIGSTOP)
         return await run.workers.sample(version, requests, settings(run))
 
@@ -178,7 +178,7 @@ def test_an_actor_that_does_not_come_up_is_replaced(
         "ares.cluster.cluster.LearnerActor", type("LearnerActor", (), dict(vars(Stuck)) | {method: stuck})
     )
     monkeypatch.setattr("ares.cluster.cluster.ATTEMPTS", 1)
-    monkeypatch.setattr("ares.cluster.patience.SILENCE", float(silence))
+    monkeypatch.setattr("ares.cluster.groups.SILENCE", float(silence))
     cluster = Cluster(config, run.store)
     with pytest.raises(WorkerError, match=f"learner hung 1 times .*no answer to `{call}` within {silence} s"):
         asyncio.run(asyncio.wait_for(cluster.save(0, "checkpoints/000000"), 60))

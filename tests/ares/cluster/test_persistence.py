@@ -15,8 +15,7 @@ from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError, Ray
 from ares.cluster.actors import EngineActor
 from ares.cluster.cluster import ATTEMPTS, Cluster
 from ares.cluster.failures import WorkerError
-from ares.cluster.groups import EngineGroup, _all
-from ares.cluster.patience import ActorHung, Patience
+from ares.cluster.groups import ActorHung, EngineGroup, Patience, _all
 from ares.store.store import RunStore
 from tests.ares.builders import config
 
@@ -374,7 +373,7 @@ def test_work_that_raises_is_not_done_again_but_told_without_a_trace_too(unwrita
 
 
 def test_parts_are_waited_for_one_by_one_and_a_limit_that_was_met_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.cluster.patience.SILENCE", 0.4)
+    monkeypatch.setattr("ares.cluster.groups.SILENCE", 0.4)
     patience = Patience()
 
     async def answered(parts: int, then: float) -> None:

@@ -15,8 +15,7 @@ from ray.exceptions import RayActorError
 from algorithms.protocol import DataProto
 from ares.cluster.actors import LearnerActor
 from ares.cluster.connection import connect
-from ares.cluster.groups import LearnerGroup
-from ares.cluster.patience import Patience
+from ares.cluster.groups import LearnerGroup, Patience
 from ares.learner import UpdateResult, checkpoints
 from ares.learner.learner import Learner
 from ares.store.store import Ref, RunStore
