@@ -16,6 +16,7 @@ import httpx
 
 from flows.servers import service
 from flows.servers.local_server import LocalServer
+from tests.waiting import wait_for
 
 URL = "ARES_TEST_PREFECT_API_URL"
 """Environment variable: where the server is, for the workers of xdist too."""
@@ -28,18 +29,12 @@ def start() -> None:
     os.environ[URL] = server.url
 
 
-def url(seconds: float = 300) -> str:
+def url() -> str:
     """The server's address, once it answers."""
     if URL not in os.environ:
         start()
-    deadline = time.monotonic() + seconds
-    while True:
-        with contextlib.suppress(httpx.TransportError):
-            # Asked to verify, httpx loads all certificates for each call, though nothing is encrypted: 50 ms.
-            if httpx.get(f"{os.environ[URL]}/health", timeout=seconds, verify=False).status_code == 200:
-                return os.environ[URL]
-        assert time.monotonic() < deadline, "the Prefect server of the tests did not start"
-        time.sleep(0.1)
+    wait_for(lambda: service.answers(f"{os.environ[URL]}/health"), "the Prefect server of the tests", 300)
+    return os.environ[URL]
 
 
 @contextlib.contextmanager

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
+
+from tests.waiting import wait_for
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SMALL = [
@@ -46,14 +47,11 @@ def as_a_user(runs: Path | str) -> dict[str, str]:
     return {"ARES_RUNS": str(runs), "KILL_AT": "-1:none:before", "COLUMNS": "200"}
 
 
-def directory(seconds: float = 900) -> Path:
+def directory() -> Path:
     """The directory of runs that holds it, once it has succeeded. Its output is beside it: `uninterrupted.stdout`."""
     if _FOLDER not in os.environ:
         start()
     folder = Path(os.environ[_FOLDER])
-    deadline = time.monotonic() + seconds
-    while not (folder / "ended").exists():
-        assert time.monotonic() < deadline, "the run that tests share did not end"
-        time.sleep(0.1)
+    wait_for((folder / "ended").exists, "the end of the run that tests share", 900)
     assert (folder / "ended").read_text() == "0", (folder / "uninterrupted.stderr").read_text()
     return folder / "runs"

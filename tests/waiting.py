@@ -3,14 +3,18 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
-def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
-    """Return when the condition holds; fail the test if it does not within this time."""
+def wait_for(condition: Callable[[], T], what: str, seconds: float = 60) -> T:
+    """Return what the condition gives once it holds; fail the test if it does not within this time."""
     deadline = time.monotonic() + seconds
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < deadline, f"waited in vain: {what}"
         time.sleep(0.02)
+    return found
 
 
 def is_alive(pid: int) -> bool:

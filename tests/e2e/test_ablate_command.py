@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -26,7 +24,8 @@ from flows.cli.main import main
 from tests import mlflow_database
 from tests.ares.store_builders import commit
 from tests.shared_run import SMALL
-from tests.short_runs import REPOSITORY, ares
+from tests.short_runs import REPOSITORY, ares, assert_same_commits
+from tests.waiting import wait_for
 
 VARIANTS = {"fixed": ["algorithm.kl.kind=fixed"], "token_adaptive": []}
 CHILDREN = [f"penalty-{variant}-seed{seed}" for seed in (0, 1) for variant in VARIANTS]
@@ -52,13 +51,6 @@ def processes_of(runs: Path) -> list[str]:
     return processes
 
 
-def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
 def finished(runs: Path) -> dict[str, tuple[int, str]]:
     """Last commit of each finished child: when it was written, and its digest."""
     stores = {name: RunStore(runs / name) for name in CHILDREN}
@@ -77,11 +69,11 @@ def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finish
     environment = os.environ | {"ARES_RUNS": str(runs)}
     with (tmp_path / "out").open("wb") as output:
         parent = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=output)
-        wait_for(lambda: bool(finished(runs)) or parent.poll() is not None, 600, f"none finished: {processes_of(runs)}")
+        wait_for(lambda: finished(runs) or parent.poll() is not None, "a child that finished", 600)
         assert parent.poll() is None, (tmp_path / "out").read_text()
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-    wait_for(lambda: not processes_of(runs), 30, f"left behind: {processes_of(runs)}")
+    wait_for(lambda: not processes_of(runs), "the end of all that it started", 30)
     before = finished(runs)
     assert 0 < len(before) < len(CHILDREN)
 
@@ -124,13 +116,9 @@ def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finish
         }
     common = [*SMALL, "train.steps=3", "validation.every=1", "train.seed=1"]
     for child, variant in ((2, "fixed"), (3, "token_adaptive")):
-        assert (
-            ares(runs, "train", "tiny-math", *common, *VARIANTS[variant], "--run", f"alone-{variant}").returncode == 0
-        )
-        alone = RunStore(runs / f"alone-{variant}")
-        assert [alone.read_commit(step).digest() for step in range(4)] == [
-            RunStore(runs / CHILDREN[child]).read_commit(step).digest() for step in range(4)
-        ]
+        alone = ares(runs, "train", "tiny-math", *common, *VARIANTS[variant], "--run", f"alone-{variant}")
+        assert alone.returncode == 0
+        assert_same_commits(runs, CHILDREN[child], f"alone-{variant}")
 
 
 @pytest.mark.slow

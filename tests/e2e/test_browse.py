@@ -14,8 +14,9 @@ import pytest
 from ares.browse import serve, write_folder
 from ares.store import RunStore
 from tests.ares.store_builders import commit
-from tests.e2e.test_form import browser, wait  # noqa: F401 - a fixture
+from tests.e2e.test_form import browser  # noqa: F401 - a fixture
 from tests.short_runs import told, train
+from tests.waiting import wait_for
 
 pytestmark = [
     pytest.mark.slow,
@@ -112,7 +113,7 @@ class Page:
         self.browser.find_element("tag name", "body").send_keys(key)
 
     def wait(self, condition: Callable[[], Any], what: str) -> Any:
-        return wait(condition, what, 20)
+        return wait_for(condition, what, 20)
 
     def errors(self) -> list[str]:
         return [each["message"] for each in self.browser.get_log("browser") if each["level"] == "SEVERE"]

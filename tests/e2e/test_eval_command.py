@@ -2,11 +2,7 @@
 
 import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +13,6 @@ from mlflow import MlflowClient
 from ares.evaluation import Evaluation, EvaluationRequest
 from ares.store import run_status
 from flows.evaluate import evaluate
-from tests import prefect_server
-from tests.shared_run import REPOSITORY, as_a_user
 from tests.short_runs import ares
 
 CODE = "examples/tiny/checkpoints/code"
@@ -54,11 +48,12 @@ SUITE = (str(CODE), "--suite", f"{CODE}/heldout.jsonl", "--max-problems", "24", 
 
 @pytest.mark.slow
 def test_a_suite_killed_midway_resumes_where_it_was(tmp_path: Path) -> None:
-    """SIGKILL from outside while a shard is generated: what was sampled and graded stays, byte by byte."""
+    """What was sampled and graded stays, byte by byte."""
     expected = evaluated(tmp_path / "whole", *SUITE)
     whole = Path(expected.pop("folder"))
     again = tmp_path / "again" / "evals" / whole.name
-    kill_when_there(again / "rollout-validation-0003.parquet", tmp_path / "again", "eval", *SUITE)
+    killed = ares(tmp_path / "again", "eval", *SUITE, kill_at="0:rollout validation 3:inside")
+    assert killed.returncode == -signal.SIGKILL
     assert not (again / "summary.json").exists()
     noted = (again / "phases.jsonl").read_text()
     # The newest file may not be recorded yet, and is then written again.
@@ -84,17 +79,3 @@ def metrics_in(runs: Path) -> dict[str, float]:
     assert experiment is not None
     (entry,) = client.search_runs([experiment.experiment_id])
     return dict(entry.data.metrics)
-
-
-def kill_when_there(path: Path, runs: Path, *arguments: str) -> None:
-    """`ares …` with SIGKILL as soon as it has written a file."""
-    runs.mkdir(exist_ok=True)
-    environment = os.environ | as_a_user(runs) | {"PREFECT_API_URL": prefect_server.url()}
-    with (runs / "killed.txt").open("w") as log:
-        command = [sys.executable, "-m", "flows.cli", *arguments]
-        process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
-        while not path.exists():
-            assert process.poll() is None, (runs / "killed.txt").read_text()
-            time.sleep(0.01)
-        process.kill()
-    assert process.wait() == -signal.SIGKILL

@@ -12,6 +12,7 @@ from ares.config import load
 from flows.parameters import RUNS_OWN, Settings, as_overrides
 from flows.servers.deployment import register
 from tests.prefect_server import whole_server
+from tests.waiting import wait_for
 
 pytestmark = [
     pytest.mark.slow,
@@ -59,19 +60,11 @@ def browser() -> Iterator[Any]:
         driver.quit()
 
 
-def wait(condition: Any, what: str, seconds: float = 120) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-        time.sleep(0.1)
-    return value
-
-
 def submitted(api: str, browser: Any, fields: dict[tuple[str, ...], str]) -> dict[str, Any]:
     """The parameters of the flow run that the form makes with these fields filled in."""
     deployment = httpx.get(f"{api}/deployments/name/ares-train/ares-train").json()["id"]
     browser.get(f"{api.removesuffix('/api')}/deployments/deployment/{deployment}/run")
-    wait(lambda: button(browser, "Submit"), "the form is there")
+    wait_for(lambda: button(browser, "Submit"), "the form", 120)
     for path, value in fields.items():
         box = browser.execute_script(BOX, list(path))
         browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", box)

@@ -14,7 +14,7 @@ import pytest
 
 from ares.store.mirror import path_of
 from tests.machines import LocalNetwork, Machine, lacking, local_network
-from tests.short_runs import SMALL, commits, metric_history, train
+from tests.short_runs import SMALL, assert_same_commits, metric_history, train
 
 pytest.importorskip("s3fs", reason="the extra `s3`")
 pytest.importorskip("moto", reason="the extra `dev`")
@@ -138,8 +138,5 @@ def test_machines_make_the_bits_of_one(
         command = cluster.train()
         command.wait(timeout=1800)
     assert command.returncode == 0, cluster.told()
-    for expected, found in zip(commits(whole, "whole"), commits(path_of(URL), "apart"), strict=True):
-        assert (found.state, found.metrics) == (expected.state, expected.metrics)
-        assert found.artifacts == expected.artifacts
-        assert found.digest() == expected.digest()
+    assert_same_commits(whole, "whole", "apart", path_of(URL))
     assert metric_history(cluster.copy(), "apart") == metric_history(whole, "whole")

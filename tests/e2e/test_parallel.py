@@ -30,10 +30,7 @@ def test_two_ranks_killed_in_an_update_resume_bit_identical(sharded: bool, tmp_p
     assert train(tmp_path, "whole", *both) == 0
     assert train(tmp_path, "killed", *both, kill_at="2:update:inside") == -9
     assert train(tmp_path, "killed", *both) == 0
-    whole, killed = (RunStore(tmp_path / name).read_commit(2) for name in ("whole", "killed"))
-    assert killed.metrics == whole.metrics
-    assert killed.state == whole.state
-    assert killed.artifacts["checkpoint"].sha256 == whole.artifacts["checkpoint"].sha256
+    assert_same(tmp_path, "whole", "killed")
 
 
 @pytest.mark.slow

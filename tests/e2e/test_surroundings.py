@@ -1,11 +1,9 @@
-"""What surrounds `ares train` on a user's machine: files beside it, a proxy, a deep TMPDIR, an impatient scheduler, a
-network.
+"""What surrounds `ares train` on a user's machine: files beside it, a proxy, a deep TMPDIR, a network.
 
 Not covered: several ranks and vLLM, where torch listens for the others on all interfaces.
 """
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -15,7 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from mlflow import MlflowClient
 
 from tests.shared_run import REPOSITORY, SMALL, as_a_user
 
@@ -39,29 +36,6 @@ def test_files_of_the_users_a_proxy_and_a_deep_tmpdir_keep_no_run_from_training(
     ended = subprocess.run([*ARES, "train.steps=1"], cwd=work, env=settings, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stderr == ""
-
-
-def test_a_second_sigterm_ends_a_run_no_less_cleanly(tmp_path: Path) -> None:
-    """It was a traceback, and MLflow's entry stayed RUNNING."""
-    command, log = [*ARES, "train.steps=400"], tmp_path / "log"
-    with log.open("w") as printed:
-        run = subprocess.Popen(command, cwd=tmp_path, env=surroundings(tmp_path), stdout=printed, stderr=printed)
-    try:
-        while "step    2" not in log.read_text():
-            assert run.poll() is None, log.read_text()
-            time.sleep(0.1)
-        time.sleep(8)  # until MLflow knows the run
-        for pause in (0.3, 0.3):
-            run.send_signal(signal.SIGTERM)
-            time.sleep(pause)
-        assert run.wait(timeout=120) == 130, log.read_text()
-    finally:
-        run.kill()
-    assert "stopped; the same command resumes from the last commit" in log.read_text()
-    assert "Traceback" not in log.read_text()
-    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'runs' / 'mlflow.db'}")
-    (entry,) = client.search_runs([each.experiment_id for each in client.search_experiments()])
-    assert entry.info.status == "KILLED"
 
 
 def listening(process: psutil.Process) -> set[tuple[str, str]]:

@@ -27,6 +27,7 @@ from ares.workers.plain import InProcess, PlainWorkers
 from tasks.phase import Phase
 from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
+from tests.short_runs import assert_same_commits
 
 STEPS = 5
 FEW = [*SMALL, f"train.steps={STEPS}", "train.checkpoint_every=2", "train.keep_checkpoints=1",
@@ -99,15 +100,6 @@ def killed(watched: Watched, moments: list[tuple[int, str, str]], *settings: str
             trained("killed", *settings)
         watched.kill_at, watched.is_dead = None, False
     return trained("killed", *settings)
-
-
-def assert_same(one: RunStore, other: RunStore) -> None:
-    assert one.committed_steps() == other.committed_steps() == list(range(STEPS + 1))
-    for step in one.committed_steps():
-        expected, found = one.read_commit(step), other.read_commit(step)
-        assert found.state == expected.state
-        assert found.metrics == expected.metrics
-        assert found.digest() == expected.digest()
 
 
 @pytest.fixture
@@ -192,7 +184,8 @@ def test_each_part_of_a_response_is_from_its_policy_and_a_killed_run_ends_bit_id
     assert seen > 4
     assert corrected > 1
 
-    assert_same(whole, killed(watched, moments, *settings))
+    assert killed(watched, moments, *settings).committed_steps() == list(range(STEPS + 1))
+    assert_same_commits(whole.directory.parent, "whole", "killed")
     assert [len(met) for met in watched.weights.values()] == [1] * (STEPS + 1)
 
 

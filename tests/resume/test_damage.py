@@ -20,10 +20,9 @@ import pytest
 from ares.errors import UserError
 from ares.runs import fork
 from ares.store import MEMO_FILE
-from ares.store.store import RunStore
 from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
-from tests.short_runs import told
+from tests.short_runs import commits, told
 
 SETTINGS = [*SMALL, "train.checkpoint_every=2", "rollout.prompts=2", "bootstrap.max_prompts=3",
             "validation.max_prompts=3"]  # fmt: skip
@@ -59,8 +58,7 @@ def trained(runs: Path, name: str, settings: list[str] = SETTINGS) -> None:
 
 
 def digests(runs: Path, name: str) -> list[str]:
-    store = RunStore(runs / name)
-    return [store.read_commit(step).digest() for step in store.committed_steps()]
+    return [commit.digest() for commit in commits(runs, name)]
 
 
 def interrupt(runs: Path) -> Path:

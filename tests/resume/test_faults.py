@@ -18,11 +18,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from mlflow import MlflowClient
 
 from ares.store.store import RunStore
 from tests.deployed import REWARD
 from tests.shared_run import SMALL
-from tests.short_runs import REPOSITORY, ares, assert_same, train
+from tests.short_runs import REPOSITORY, ares, assert_same, is_logged, train
+from tests.waiting import wait_for
 
 # ---- the file system ------------------------------------------------------------------------------------------------
 
@@ -116,12 +118,11 @@ def unheld(directory: Path, name: str) -> int:
 
 
 @pytest.mark.slow
-def test_a_second_process_is_refused_and_sigterm_ends_the_first_one_resumable(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_and_sigterm_twice_ends_the_first_one_resumable(tmp_path: Path) -> None:
+    """A second SIGTERM was a traceback, and MLflow's entry stayed RUNNING."""
     with held(tmp_path, "run") as (process, hold):
-        deadline = time.monotonic() + 60
-        while json.loads((tmp_path / "run" / "run.json").read_bytes())["mlflow_run_id"] is None:
-            assert time.monotonic() < deadline  # written behind the first step, whatever a second process does
-            time.sleep(0.1)
+        # Written behind the first step, whatever a second process does.
+        wait_for(lambda: is_logged(tmp_path, "run"), "MLflow's entry")
         before = (tmp_path / "run" / "run.json").read_bytes()
         kind = f"reward.kind={tmp_path / 'reward.py'}:reward"
         second = ares(tmp_path, "train", "tiny-math", *SMALL, kind, "--run", "run")
@@ -129,12 +130,18 @@ def test_a_second_process_is_refused_and_sigterm_ends_the_first_one_resumable(tm
         assert "is in use by another process" in second.stderr
         assert (tmp_path / "run" / "run.json").read_bytes() == before
         actors = [child for child in psutil.Process(process.pid).children(recursive=True) if child.is_running()]
-        process.send_signal(signal.SIGTERM)
+        for _ in range(2):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
         hold.unlink()
         told = process.communicate(timeout=120)[1]
         assert process.returncode == 130
         assert "the same command resumes from the last commit" in told
+        assert "Traceback" not in told
         assert not psutil.wait_procs(actors, timeout=20)[1]
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    entry = client.get_run(json.loads((tmp_path / "run" / "run.json").read_bytes())["mlflow_run_id"])
+    assert entry.info.status == "KILLED"
     assert unheld(tmp_path, "run") == 0
     assert unheld(tmp_path, "uninterrupted") == 0
     assert_same(tmp_path, "uninterrupted", "run")

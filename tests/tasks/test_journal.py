@@ -11,6 +11,8 @@ import pytest
 
 from ares.engines import Request, SamplingSettings
 from ares.runs.run import Run
+from ares.store import RunStore
+from ares.workers import PlainWorkers
 from tasks.sampling import Draw, Rows, rollout
 from tests.ares.builders import config
 
@@ -113,3 +115,13 @@ def test_where_bits_depend_on_neighbours_the_shard_is_sampled_whole(run: Run) ->
     again.answers_parts = False
     assert sampled(run, again) is not None
     assert len(again.asked) == 6
+
+
+def test_an_engine_says_that_its_responses_do_not_depend_on_each_other(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from ares.engines import TransformersEngine\nclass Own(TransformersEngine):\n    independent = True"
+    )
+    for engine, is_independent in (("transformers", False), (f"{own}:Own", True)):
+        workers = PlainWorkers(config(f"rollout.engine={engine}"), RunStore(tmp_path))
+        assert workers.answers_parts is is_independent

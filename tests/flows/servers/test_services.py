@@ -6,8 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from flows.servers import service
 from flows.servers.services import Services, end_services
 from tests.prefect_server import free_port
 from tests.short_runs import REPOSITORY
+from tests.waiting import wait_for
 
 LISTENS_IN_A_CHILD = """
 import os, socket, sys, time
@@ -31,13 +30,6 @@ from flows.servers import service
 service.start("stand_in", sys.argv[1], settings={"PYTHONPATH": sys.argv[2]}, output=sys.stderr)
 time.sleep(600)
 """
-
-
-def until(holds: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def listens(port: int) -> bool:
@@ -73,7 +65,7 @@ def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def kill(service: subprocess.Popen[bytes]) -> None:
     os.kill(service.pid, signal.SIGKILL)
-    until(lambda: service.poll() is not None)
+    wait_for(lambda: service.poll() is not None, "its end")
 
 
 def test_what_a_killed_service_leaves_behind_gives_its_port_back(importable: Path) -> None:
@@ -81,7 +73,7 @@ def test_what_a_killed_service_leaves_behind_gives_its_port_back(importable: Pat
     services, said = stand_ins("stand_in", str(port))
     services.start("MLflow")
     try:
-        until(lambda: listens(port))
+        wait_for(lambda: listens(port), "the service")
         services.restart_dead()
         assert said == []
         killed = services.processes["MLflow"]
@@ -90,7 +82,7 @@ def test_what_a_killed_service_leaves_behind_gives_its_port_back(importable: Pat
         services.restart_dead()
         assert "exit code -9" in said[0]
         assert services.processes["MLflow"].pid != killed.pid
-        until(lambda: listens(port))
+        wait_for(lambda: listens(port), "the service")
     finally:
         services.stop()
 
@@ -99,9 +91,9 @@ def test_a_service_and_what_it_started_end_with_an_ares_up_that_is_killed(import
     port = free_port()
     command = [sys.executable, "-c", STARTS_A_SERVICE, str(port), str(importable)]
     parent = subprocess.Popen(command, cwd=REPOSITORY)
-    until(lambda: listens(port))
+    wait_for(lambda: listens(port), "the service")
     kill(parent)
-    until(lambda: not listens(port))
+    wait_for(lambda: not listens(port), "a free port")
 
 
 WAITS_FOR_THE_OTHER = """
@@ -126,7 +118,7 @@ def test_servers_are_asked_to_end_at_the_same_time(importable: Path) -> None:
     for name in ("MLflow", "Prefect"):
         services.start(name)
     logs = services.directory / "logs"
-    until(lambda: all((logs / f"{name}.log").read_text() == "up\n" for name in ("mlflow", "prefect")))
+    wait_for(lambda: all((logs / f"{name}.log").read_text() == "up\n" for name in ("mlflow", "prefect")), "both")
     processes = list(services.processes.values())
     services.stop()
     assert [process.returncode for process in processes] == [0, 0]
