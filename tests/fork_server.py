@@ -29,10 +29,9 @@ import tempfile
 import traceback
 import types
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.forked_python import FORK_SERVER, asked, wait_until_open
+from tests.forked_python import FORK_SERVER
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 LOADED = (
@@ -54,42 +53,10 @@ def start() -> None:
 
 
 def python() -> str:
-    """A command that works as `python -c CODE` and `python FILE` do, in a forked process: what pytest-xdist starts its
-    workers with, and Ray its own."""
-    return shlex.join([sys.executable, "-S", "-E", str(Path(__file__).with_name("forked_python.py"))])
-
-
-def wait_for_server() -> None:
-    """Return when the server is ready; start it if nobody has."""
+    """A command that works as `python` does, in a forked process; starts the server if nobody has."""
     if FORK_SERVER not in os.environ:
         start()
-    wait_until_open()
-
-
-def run_forked(arguments: list[str], environment: dict[str, str], seconds: float) -> subprocess.CompletedProcess[str]:
-    """Run `ares ARGUMENTS` (killed_cli.py) with this environment alone and take what it prints.
-
-    Raises subprocess.TimeoutExpired.
-    """
-    wait_for_server()
-    # The caller's may be older than the server, which the workers of its Ray ask too.
-    environment = environment | {FORK_SERVER: os.environ[FORK_SERVER]}
-    pipes = [os.pipe(), os.pipe()]
-    with open(os.devnull) as nothing:
-        connection = asked("command", arguments, environment, [nothing.fileno(), *(end for _, end in pipes)])
-    for _, end in pipes:
-        os.close(end)
-    with connection, connection.makefile() as told, ThreadPoolExecutor(2) as readers:
-        process = int(told.readline())
-        # Pipes close when the last process that holds them ends: a survivor of a kill would make this time out.
-        texts = [readers.submit(_read, end) for end, _ in pipes]
-        try:
-            stdout, stderr = (text.result(timeout=seconds) for text in texts)
-        except TimeoutError:
-            os.kill(process, signal.SIGKILL)
-            raise subprocess.TimeoutExpired(arguments, seconds) from None
-        code = os.waitstatus_to_exitcode(int(told.readline()))
-    return subprocess.CompletedProcess(["ares", *arguments], code, stdout, stderr)
+    return shlex.join([sys.executable, "-S", "-E", str(Path(__file__).with_name("forked_python.py"))])
 
 
 def run_code(code: str, seconds: float = 300) -> subprocess.CompletedProcess[str]:
@@ -101,11 +68,6 @@ def run_code(code: str, seconds: float = 300) -> subprocess.CompletedProcess[str
     return subprocess.run(
         [*command, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=seconds, check=False
     )
-
-
-def _read(end: int) -> str:
-    with open(end, "rb") as file:
-        return file.read().decode()
 
 
 def _load_and_serve(parent: int) -> None:
@@ -151,8 +113,8 @@ def _ended() -> Iterator[None]:
 
 
 def _serve(connection: socket.socket) -> None:
-    """A process for a client that waits for it; reports its pid and its exit status. It ends when nobody waits."""
-    kind, arguments, environment, directory, streams = _received(connection)
+    """A process for a client that waits for it; reports its exit status. It ends when nobody waits."""
+    arguments, environment, directory, streams = _received(connection)
     process = os.fork()
     if process == 0:
         with _ended():
@@ -161,12 +123,11 @@ def _serve(connection: socket.socket) -> None:
             _read_settings()
             _fork_workers_of_ray()
             try:
-                {"command": _command, "python": _python}[kind](arguments)
+                _run(arguments)
             finally:
                 atexit._run_exitfuncs()  # `os._exit` does not
     for stream in streams:
         os.close(stream)
-    connection.sendall(f"{process}\n".encode())
     end = os.pidfd_open(process)
     if end not in select.select([end, connection], [], [])[0]:
         os.kill(process, signal.SIGKILL)
@@ -174,22 +135,15 @@ def _serve(connection: socket.socket) -> None:
     connection.sendall(f"{os.waitpid(process, 0)[1]}\n".encode())
 
 
-def _read_settings() -> None:
-    """Prefect read its settings from the environment when it was imported."""
-    import prefect.context
-
-    prefect.context.refresh_global_settings_context()
-
-
-def _received(connection: socket.socket) -> tuple[str, list[str], dict[str, str], str, list[int]]:
-    """Receive a kind of process, its arguments, environment, directory and standard streams."""
+def _received(connection: socket.socket) -> tuple[list[str], dict[str, str], str, list[int]]:
+    """Receive the arguments, environment, directory and standard streams of a process."""
     streams = array.array("i")
     _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(3 * streams.itemsize))
     for _, _, data in ancillary:
         streams.frombytes(data)
     with connection.makefile() as lines:
-        kind, arguments, environment, directory = json.loads(lines.readline())
-    return kind, arguments, environment, directory, streams.tolist()
+        arguments, environment, directory = json.loads(lines.readline())
+    return arguments, environment, directory, streams.tolist()
 
 
 def _take_over(environment: dict[str, str], directory: str, streams: list[int]) -> None:
@@ -202,20 +156,11 @@ def _take_over(environment: dict[str, str], directory: str, streams: list[int]) 
     os.environ.update(environment)
 
 
-def _command(arguments: list[str]) -> None:
-    """An `ares` command."""
-    sys.argv = ["ares", *arguments]
-    runpy.run_module("tests.killed_cli", run_name="__main__")
+def _read_settings() -> None:
+    """Prefect read its settings from the environment when it was imported."""
+    import prefect.context
 
-
-def _python(arguments: list[str]) -> None:
-    """A worker of pytest-xdist, as `python -u -c CODE`, or of Ray, as `python FILE …`."""
-    sys.modules["__main__"] = types.ModuleType("__main__")  # not this one, which processes would run that are spawned
-    if "-c" in arguments:
-        exec(arguments[-1], vars(sys.modules["__main__"]))
-    else:
-        sys.argv = arguments
-        runpy.run_path(arguments[0], run_name="__main__")
+    prefect.context.refresh_global_settings_context()
 
 
 def _fork_workers_of_ray() -> None:
@@ -223,6 +168,19 @@ def _fork_workers_of_ray() -> None:
     import ray
 
     ray.init = functools.partial(ray.init, runtime_env={"py_executable": python()})
+
+
+def _run(arguments: list[str]) -> None:
+    """What `python` would run: a module (-m), code (-u -c) or a file."""
+    sys.modules["__main__"] = types.ModuleType("__main__")  # not this one, which processes would run that are spawned
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__")
+    elif "-c" in arguments:
+        exec(arguments[-1], vars(sys.modules["__main__"]))
+    else:
+        sys.argv = arguments
+        runpy.run_path(arguments[0], run_name="__main__")
 
 
 if __name__ == "__main__":

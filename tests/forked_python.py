@@ -1,7 +1,7 @@
-"""What pytest-xdist starts in place of `python -u -c CODE`, and Ray in place of `python FILE …`: asks the fork server
-for such a process; ends with it.
+"""Works as `python -m MODULE`, `python -c CODE` or `python FILE`, in a process that is forked.
 
-Also the fork server's client, with the standard library alone.
+pytest-xdist starts it for its workers, Ray for its own, tests for `ares` commands. It asks the fork server, with the
+standard library alone, and ends as that process does.
 """
 
 import array
@@ -23,18 +23,19 @@ def wait_until_open(seconds: float = 300) -> None:
         time.sleep(0.05)
 
 
-def asked(kind: str, arguments: list[str], environment: dict[str, str], streams: list[int]) -> socket.socket:
-    """Ask the fork server for a process of a kind (`command` or `python`) with these arguments, environment and
-    standard streams, in this directory."""
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(os.environ[FORK_SERVER])
-    connection.sendmsg([b"\n"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))])
-    connection.sendall(json.dumps((kind, arguments, environment, os.getcwd())).encode() + b"\n")
-    return connection
+def main() -> None:
+    """Have the fork server start a process with this one's arguments, environment, directory and standard streams."""
+    wait_until_open()
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(os.environ[FORK_SERVER])
+        streams = array.array("i", [0, 1, 2])
+        connection.sendmsg([b"\n"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+        connection.sendall(json.dumps((sys.argv[1:], dict(os.environ), os.getcwd())).encode() + b"\n")
+        code = os.waitstatus_to_exitcode(int(connection.makefile().readline()))
+    if code < 0:
+        os.kill(os.getpid(), -code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":
-    wait_until_open()
-    with asked("python", sys.argv[1:], dict(os.environ), [0, 1, 2]) as connection, connection.makefile() as told:
-        _, status = told.readlines()
-    sys.exit(os.waitstatus_to_exitcode(int(status)))
+    main()

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +16,7 @@ from ares.reports import Tracking
 from ares.store import read_config
 from ares.store.store import Commit, RunStore
 from flows.cli.main import main
-from tests import mlflow_database, prefect_server
-from tests.fork_server import run_forked
+from tests import fork_server, mlflow_database, prefect_server
 from tests.shared_run import REPOSITORY, SMALL, as_a_user
 
 WITH_A_FLOW = ("train", "resume", "eval", "ablate")
@@ -38,16 +38,17 @@ def ares(
     needs_ray = any(each.startswith(("learner.ranks=", "rollout.engines=")) for each in arguments)
     if arguments[0] in ("train", "resume") and not (whole or own_server or needs_ray):
         arguments = (*arguments, "--plain")
+    python = [sys.executable] if own_server else shlex.split(fork_server.python())
     environment = os.environ | as_a_user(runs) | ({"KILL_AT": kill_at} if kill_at else {})
     if arguments[0] in WITH_A_FLOW and not own_server:
         environment["PREFECT_API_URL"] = prefect_server.url()
         if isinstance(runs, Path):  # and no URL
             mlflow_database.beside(runs)
-    if not own_server:
-        return run_forked(list(arguments), environment, seconds)
-    command = [sys.executable, "-m", "tests.killed_cli", *arguments]
     # Pipes close when the last process that holds them ends: a survivor of a kill would make this time out.
-    return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=seconds)
+    return subprocess.run(
+        [*python, "-m", "tests.killed_cli", *arguments], cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=seconds,
+    )  # fmt: skip
 
 
 def told(runs: Path | str, *arguments: str) -> subprocess.CompletedProcess[str]:
