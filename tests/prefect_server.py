@@ -83,13 +83,18 @@ def whole_server(home: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def stub(queued: int, password: str | None = None) -> Iterator[int]:
-    """The port of a server that is well and counts so many flow runs, for those who know the password ("user:word")."""
+def stub(queued: int = 0, password: str | None = None, page: tuple[int, str] | None = None) -> Iterator[int]:
+    """The port of a server that is well and counts so many flow runs, for those who know the password ("user:word").
+
+    page: status and text of all its answers, if it is another server.
+    """
     known = password and f"Basic {base64.b64encode(password.encode()).decode()}"
 
     class Api(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if "/csrf-token" in self.path:  # as a server without that protection
+            if page is not None:
+                self.answer(*page)
+            elif "/csrf-token" in self.path:  # as a server without that protection
                 self.answer(404, "{}")
             else:
                 self.answer_known("true", is_public=self.path.endswith("/health"))

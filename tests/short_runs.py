@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
@@ -113,6 +114,12 @@ def is_logged(runs: Path, name: str) -> bool:
 def commits(runs: Path, name: str) -> list[Commit]:
     store = RunStore(runs / name)
     return [store.read_commit(step) for step in store.committed_steps()]
+
+
+def samples(runs: Path, name: str, step: int) -> pd.DataFrame:
+    """The readable table of a step's samples."""
+    store = RunStore(runs / name)
+    return store.read_rows(store.read_commit(step).artifacts["samples"])
 
 
 def assert_same_commits(runs: Path, one: str, other: str, elsewhere: Path | None = None) -> None:

@@ -162,7 +162,7 @@ def name_of(actor: Any) -> str:
 
 async def _all(references: list[Any]) -> list[Any]:
     """Await calls that depend on each other; of several errors, raise the death of an actor."""
-    tasks = [asyncio.ensure_future(_awaited(reference)) for reference in references]
+    tasks = [asyncio.ensure_future(reference) for reference in references]
     if not tasks:
         return []
     try:
@@ -177,7 +177,3 @@ async def _all(references: list[Any]) -> list[Any]:
     if errors:
         raise next((error for error in errors if isinstance(error, DEATHS)), errors[0])
     return [task.result() for task in tasks]
-
-
-async def _awaited(reference: Any) -> Any:
-    return await reference

@@ -16,7 +16,7 @@ from tests.ares.builders import MODEL
 from tests.ares.data.code_rows import written
 from tests.sandbox.package_environment import copy_installed
 from tests.shared_run import SMALL
-from tests.short_runs import ares, assert_same, commits, told
+from tests.short_runs import ares, assert_same, commits, samples, told
 
 CODE = MODEL.parent / "code"
 SETTINGS = [
@@ -39,12 +39,8 @@ def code_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def samples(runs: Path) -> pd.DataFrame:
-    return RunStore(runs / "code").read_rows(commits(runs, "code")[2].artifacts["samples"])
-
-
 def test_every_sample_keeps_its_verdict_and_the_parts_of_its_reward(code_runs: Path) -> None:
-    rows = samples(code_runs)
+    rows = samples(code_runs, "code", 2)
     assert set(rows["error_type"]) <= set(ERROR_TYPES)
     ratio = rows["test_outcomes"].map(lambda ends: sum(end == "accepted" for end in ends) / len(ends))
     assert (ratio == rows["pass_ratio"].astype(float)).all()
@@ -72,7 +68,7 @@ def test_figures_of_programs_cost_and_second_turns_are_in_the_commit(code_runs: 
 
 
 def test_inspect_shows_every_test_of_a_program_and_how_it_ended(code_runs: Path) -> None:
-    row = samples(code_runs).iloc[0]
+    row = samples(code_runs, "code", 2).iloc[0]
     shown = told(code_runs, "inspect", "code", "--step", "2", "--id", row["id"], "--sample", str(row["sample"])).stdout
     assert shown.count("assert ") >= len(row["test_outcomes"])
     assert f"reward {row['reward']:+.4f} = reward_code" in shown
@@ -96,7 +92,7 @@ def test_programs_judged_again_by_an_unchanged_reward_have_the_verdicts_that_the
     with Rescore("code", [], code_runs) as again:
         steps = list(again.steps(0, 2))
     assert [(one.step, one.changed, one.differs) for one in steps] == [(0, 0, False), (1, 0, False), (2, 0, False)]
-    assert sum(one.samples for one in steps) > len(samples(code_runs))
+    assert sum(one.samples for one in steps) > len(samples(code_runs, "code", 2))
 
 
 @pytest.mark.slow
@@ -116,10 +112,7 @@ def test_tests_with_numpy_earn_what_others_do(code_runs: Path, tmp_path: Path, m
     settings = [*SETTINGS, "train.steps=1", f"data.train={data[0]}", f"data.validation={data[1]}"]
     ended = ares(code_runs, "train", "tiny-code", *settings, "--run", "with-numpy")
     assert ended.returncode == 0, ended.stderr[-3000:]
-    plain, with_numpy = (
-        RunStore(code_runs / name).read_rows(commits(code_runs, name)[0].artifacts["samples"])
-        for name in ("code", "with-numpy")
-    )
+    plain, with_numpy = (samples(code_runs, name, 0) for name in ("code", "with-numpy"))
     compared = ["id", "sample", "response", "pass_ratio", "error_type"]
     pd.testing.assert_frame_equal(plain[compared], with_numpy[compared])
     assert set(with_numpy["error_type"]) > {"accepted"}

@@ -6,15 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from ares.store.store import RunStore
 from tests.ares.data.code_rows import written
 from tests.in_process import run_in_this_process, train_here
 from tests.shared_run import SMALL
-from tests.short_runs import ares, metric_history, told, train
+from tests.short_runs import ares, metric_history, samples, told, train
 
 MODEL = Path("examples/tiny/checkpoints/math")
 
@@ -26,8 +24,7 @@ def test_libraries_say_nothing_on_the_terminal(runs: Path) -> None:
 
 
 def test_every_reward_is_explained_by_its_parts(runs: Path) -> None:
-    store = RunStore(runs / "uninterrupted")
-    row = store.read_rows(store.read_commit(2).artifacts["samples"]).iloc[0]
+    row = samples(runs, "uninterrupted", 2).iloc[0]
     assert row["reward"] == pytest.approx(row["accuracy"] + row["reward_entropy_score"])
     shown = told(runs, "inspect", "uninterrupted", "--step", "2", "--id", row["id"], "--sample", str(row["sample"]))
     assert shown.returncode == 0
@@ -83,9 +80,7 @@ def test_own_rows_with_an_own_reward(tmp_path: Path, monkeypatch: pytest.MonkeyP
         f"reward.kind={tmp_path / 'reward.py'}:reward", "train.steps=1", "algorithm.filter.enabled=false",
     ]  # fmt: skip
     train_here("tiny-math", [*SMALL, *settings], "own")
-    commit = RunStore(tmp_path / "own").read_commit(1)
-    samples = pd.read_parquet(tmp_path / "own" / commit.artifacts["samples"].path)
-    assert set(samples["id"]) <= {str(row) for row in range(20)}
+    assert set(samples(tmp_path, "own", 1)["id"]) <= {str(row) for row in range(20)}
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import json
 from functools import partial
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from safetensors.torch import load_file
 
@@ -18,10 +17,8 @@ from tests.ares.models.test_llada import CONFIG, directory, tensors
 
 pytestmark = pytest.mark.slow
 SHORTER = [
-    "train.steps=2", "train.checkpoint_every=2", "rollout.prompts=4", "rollout.n=4", "learner.global_batch_prompts=4",
-    "bootstrap.max_prompts=6", "validation.max_prompts=8", "validation.n=2", "validation.every=2",
-    "algorithm.aepo.enabled=true", "algorithm.kl.reference_sync=1",
-    "validation.few_steps=3",
+    "train.steps=2", "train.checkpoint_every=2", "learner.global_batch_prompts=4", "bootstrap.max_prompts=6",
+    "algorithm.aepo.enabled=true", "algorithm.kl.reference_sync=1", "validation.few_steps=3",
 ]  # fmt: skip
 train = partial(short_runs.train, profile="tiny-diffusion")
 
@@ -37,10 +34,10 @@ def test_a_masked_diffusion_model_goes_through_the_same_steps(diffusion_runs: Pa
     store = RunStore(diffusion_runs / "whole")
     assert store.committed_steps() == [0, 1, 2]
     commit = store.read_commit(2)
-    samples: pd.DataFrame = store.read_rows(commit.artifacts["samples"])
-    assert len(samples) == 16
-    assert samples["accuracy"].between(0, 1).all()
-    assert samples["reward_entropy_score"].notna().all()
+    rows = short_runs.samples(diffusion_runs, "whole", 2)
+    assert len(rows) == 16
+    assert rows["accuracy"].between(0, 1).all()
+    assert rows["reward_entropy_score"].notna().all()
     metrics = commit.metrics
     assert metrics["reward/format"] > 0.3  # warm-started: most responses are one fenced block
     assert metrics["actor/optimizer_steps"] == 4  # two steps of two iterations

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ares.store import RunStore
-from tests.short_runs import ares, assert_same_commits, commits, told
+from tests.short_runs import ares, assert_same_commits, commits, samples, told
 
 GAME = '''
 import random
@@ -101,17 +100,17 @@ def test_a_run_of_episodes_that_are_drawn_ahead_is_killed_and_ends_in_the_same_b
 
 
 def test_a_failed_environment_has_no_score_and_episodes_are_counted(whole: Path) -> None:
-    first, *_, last = commits(whole, "whole")
+    last = commits(whole, "whole")[-1]
     assert last.metrics["episode/turns"] == pytest.approx(3, abs=0.5)
     assert 0 < last.metrics["episode/observations_share"] < 1
     assert "val/episode/turns" in last.metrics
-    samples = RunStore(whole / "whole").read_rows(first.artifacts["samples"])
-    broken = samples["episode_error"] != ""
-    assert set(samples.loc[broken, "id"]) == {"2"}
-    assert samples.loc[broken, "episode_error"].str.contains("no more digits").all()
-    assert samples.loc[broken, "accuracy"].isna().all()  # no score, and not 0
-    assert samples.loc[~broken, "turns"].eq(3).all()
-    assert [len(json.loads(each)) for each in samples["transcript"]] == samples["turns"].tolist()
+    rows = samples(whole, "whole", 0)
+    broken = rows["episode_error"] != ""
+    assert set(rows.loc[broken, "id"]) == {"2"}
+    assert rows.loc[broken, "episode_error"].str.contains("no more digits").all()
+    assert rows.loc[broken, "accuracy"].isna().all()  # no score, and not 0
+    assert rows.loc[~broken, "turns"].eq(3).all()
+    assert [len(json.loads(each)) for each in rows["transcript"]] == rows["turns"].tolist()
 
 
 def test_what_was_sampled_is_a_prefix_of_what_is_asked_next_and_is_measured_alike(whole: Path) -> None:
@@ -193,8 +192,8 @@ def test_a_run_of_agents_is_killed_between_their_requests_and_ends_in_the_same_b
         assert train(tmp_path, "killed", agent, kill_at=point) == -signal.SIGKILL, point
     assert train(tmp_path, "killed", agent) == 0
     assert_same_commits(tmp_path, "whole", "killed")
-    for commit in commits(tmp_path, "whole"):
-        samples = RunStore(tmp_path / "whole").read_rows(commit.artifacts["samples"])
-        assert samples["episode_error"].eq("").all()
-        assert samples["turns"].eq(3).all()
+    for step in range(3):
+        rows = samples(tmp_path, "whole", step)
+        assert rows["episode_error"].eq("").all()
+        assert rows["turns"].eq(3).all()
     assert commits(tmp_path, "whole")[-1].metrics["mismatch/logprob_diff_max"] < 1e-4

@@ -52,7 +52,7 @@ def test_a_suite_killed_midway_resumes_where_it_was(tmp_path: Path) -> None:
     expected = evaluated(tmp_path / "whole", *SUITE)
     whole = Path(expected.pop("folder"))
     again = tmp_path / "again" / "evals" / whole.name
-    killed = ares(tmp_path / "again", "eval", *SUITE, kill_at="0:rollout validation 3:inside")
+    killed = ares(tmp_path / "again", "eval", *SUITE, kill_at="0:rollout validation 3:after")
     assert killed.returncode == -signal.SIGKILL
     assert not (again / "summary.json").exists()
     noted = (again / "phases.jsonl").read_text()

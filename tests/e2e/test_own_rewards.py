@@ -5,11 +5,10 @@ that none can grade is left out.
 import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from ares.store.store import RunStore
-from tests.short_runs import ares, metric_history, told, train
+from tests.short_runs import ares, metric_history, samples, told, train
 
 OWN = """
 def right(completions, answer, **columns):
@@ -35,11 +34,6 @@ def own(tmp_path: Path) -> Path:
     return path
 
 
-def samples(runs: Path, name: str) -> pd.DataFrame:
-    store = RunStore(runs / name)
-    return store.read_rows(store.read_commit(2).artifacts["samples"])
-
-
 @pytest.mark.slow
 def test_the_parts_of_several_functions_are_stored_shown_and_logged(tmp_path: Path, own: Path) -> None:
     settings = [f"reward.kind=[{own}:right, {own}:brief]", "reward.weights=[1, 0.1]", f"reward.accuracy={own}:right"]
@@ -49,15 +43,13 @@ def test_the_parts_of_several_functions_are_stored_shown_and_logged(tmp_path: Pa
     assert not (tmp_path / "wrong").exists()
     assert train(tmp_path, "added", *settings[:2], "reward.accuracy=0.6", "train.steps=2") == 0
 
-    rows = samples(tmp_path, "added")
+    rows = samples(tmp_path, "added", 2)
     worth = rows["score_right"] + 0.1 * rows["score_brief"].fillna(0.0)
     assert rows["reward_score"].tolist() == pytest.approx(worth.tolist())
     assert rows["accuracy"].tolist() == (worth >= 0.6).astype(float).tolist()
     assert set(rows["score_right"]) == {-1.0, 1.0}
     store = RunStore(tmp_path / "added")
-    assert (
-        store.read_rows(store.read_commit(2).artifacts["evaluation"]).columns.isin(["score", "score_right"]).sum() == 2
-    )
+    assert {"score", "score_right"} <= set(store.read_rows(store.read_commit(2).artifacts["evaluation"]))
 
     listed = ares(tmp_path, "inspect", "added", "--step", "2").stdout
     assert all(title in listed for title in ("right", "brief", "score"))
@@ -76,7 +68,7 @@ def test_the_parts_of_several_functions_are_stored_shown_and_logged(tmp_path: Pa
 @pytest.mark.slow
 def test_a_dict_of_verls_and_a_threshold_in_training_and_evaluation(tmp_path: Path, own: Path) -> None:
     assert train(tmp_path, "verl", f"reward.kind={own}:compute_score", "reward.accuracy=acc", "train.steps=2") == 0
-    rows = samples(tmp_path, "verl")
+    rows = samples(tmp_path, "verl", 2)
     assert (2 * rows["accuracy"] - 1).tolist() == rows["reward_score"].tolist()
     extras = json.loads(rows["extras"][0])["compute_score"]
     assert extras == {"acc": bool(rows["accuracy"][0]), "pred": rows["response"][0][-5:]}
@@ -102,6 +94,6 @@ def test_a_problem_without_any_score_is_left_out_and_counted_and_the_run_ends(tm
     assert store.read_commit(0).metrics["bootstrap/unscored"] == 2
     assert last.state["counters"]["unscored_samples"] > 2
     assert sum(store.read_commit(step).metrics["reward/unscored_groups"] for step in (1, 2)) > 0
-    samples = store.read_rows(last.artifacts["samples"])
-    assert "train-0003" not in set(samples["id"])
-    assert samples["accuracy"].notna().all()
+    rows = samples(tmp_path, "unscored", 2)
+    assert "train-0003" not in set(rows["id"])
+    assert rows["accuracy"].notna().all()

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.store import RunStore
-from tests.short_runs import ares, assert_same_commits, commits
+from tests.short_runs import ares, assert_same_commits, samples
 
 PYTHON = os.environ.get("VERIFIERS_PYTHON", "")
 TASKSET = '''
@@ -65,7 +64,7 @@ def test_an_environment_of_verifiers_trains_and_its_episodes_are_rebuilt_after_a
     assert ares(tmp_path, *command, "killed", kill_at="2:turn 0 2:before").returncode == -signal.SIGKILL
     assert ares(tmp_path, *command, "killed").returncode == 0
     assert_same_commits(tmp_path, "whole", "killed")
-    for commit in commits(tmp_path, "whole"):
-        samples = RunStore(tmp_path / "whole").read_rows(commit.artifacts["samples"])
-        assert samples["episode_error"].eq("").all()
-        assert samples["turns"].eq(2).all()
+    for step in range(4):
+        rows = samples(tmp_path, "whole", step)
+        assert rows["episode_error"].eq("").all()
+        assert rows["turns"].eq(2).all()

@@ -4,7 +4,6 @@ import json
 from functools import partial
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from mlflow import MlflowClient
 from transformers import AutoImageProcessor, AutoModelForImageTextToText
@@ -14,13 +13,10 @@ from ares.store.store import RunStore
 from tests import short_runs
 from tests.ares.data.code_rows import written
 from tests.ares.vision_builders import MODEL, image
-from tests.short_runs import ares
+from tests.short_runs import ares, samples
 
 pytestmark = pytest.mark.slow
-SHORTER = [
-    "train.steps=2", "train.checkpoint_every=2", "rollout.prompts=4", "rollout.n=4", "learner.global_batch_prompts=4",
-    "bootstrap.max_prompts=6", "validation.max_prompts=8", "validation.n=2", "validation.every=2",
-]  # fmt: skip
+SHORTER = ["train.steps=2", "train.checkpoint_every=2", "learner.global_batch_prompts=4", "bootstrap.max_prompts=6"]
 train = partial(short_runs.train, profile="tiny-vision")
 
 
@@ -35,24 +31,21 @@ def test_pictures_go_through_the_same_steps_by_reference(vision_runs: Path) -> N
     store = RunStore(vision_runs / "whole")
     assert store.committed_steps() == [0, 1, 2]
     commit = store.read_commit(2)
-    samples: pd.DataFrame = store.read_rows(commit.artifacts["samples"])
-    assert len(samples) == 16
-    assert samples["media_references"].map(len).eq(1).all()
-    assert samples["media_references"].map(lambda row: "@sha256:" in row[0]).all()
-    assert samples["reward_entropy_score"].notna().all()
+    rows = samples(vision_runs, "whole", 2)
+    assert len(rows) == 16
+    assert rows["media_references"].map(len).eq(1).all()
+    assert rows["media_references"].map(lambda row: "@sha256:" in row[0]).all()
+    assert rows["reward_entropy_score"].notna().all()
     assert commit.metrics["reward/format"] > 0.5  # warm-started
     assert commit.metrics["mismatch/logprob_diff_mean"] < 1e-4
     assert not list((vision_runs / "whole" / "steps").rglob("*.png"))
 
 
 def test_inspect_names_the_picture(vision_runs: Path) -> None:
-    row = RunStore(vision_runs / "whole").read_rows(
-        RunStore(vision_runs / "whole").read_commit(1).artifacts["samples"]
-    ).iloc[0]  # fmt: skip
-    told = ares(
-        vision_runs, "inspect", "whole", "--step", "1", "--id", row["id"], "--sample", str(row["sample"])
-    ).stdout
-    assert f"image: {path_of(row['media_references'][0])}" in told
+    row = samples(vision_runs, "whole", 1).iloc[0]
+    one = ["--id", row["id"], "--sample", str(row["sample"])]
+    shown = ares(vision_runs, "inspect", "whole", "--step", "1", *one).stdout
+    assert f"image: {path_of(row['media_references'][0])}" in shown
 
 
 def test_mlflow_has_the_pictures_of_the_samples(vision_runs: Path) -> None:
@@ -91,7 +84,4 @@ def test_an_own_checkpoint_trains_on_rows_with_images(vision_runs: Path, tmp_pat
         "bootstrap.n=1", "train.steps=1", "algorithm.filter.enabled=false", "--run", "own",
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-3000:]
-    samples = RunStore(vision_runs / "own").read_rows(
-        RunStore(vision_runs / "own").read_commit(1).artifacts["samples"]
-    )  # fmt: skip
-    assert samples["media_references"].map(len).eq(1).all()
+    assert samples(vision_runs, "own", 1)["media_references"].map(len).eq(1).all()

@@ -1,6 +1,5 @@
 """A run's own Prefect server: when it starts, who can reach it. That it ends with its parent: test_services.py."""
 
-import http.server
 import socket
 import subprocess
 import sys
@@ -57,28 +56,16 @@ def test_a_named_server_that_does_not_answer_is_reported_with_what_to_do(url: st
 @pytest.mark.parametrize(("status", "page"), [(200, "<!DOCTYPE html>"), (404, '{"detail": "Not Found"}')])
 def test_an_address_that_is_not_of_prefects_api_is_reported(status: int, page: str) -> None:
     """Prefect's UI, say, whose address lacks /api: a traceback of JSON, or the run began."""
-
-    class Pages(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(page)))
-            self.end_headers()
-            self.wfile.write(page.encode())
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Nobody reads it."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages) as pages:
-        threading.Thread(target=pages.serve_forever, daemon=True).start()
-        refused = pytest.raises(UserError, match=r"no Prefect API there \(.*\)\. Does it end in /api\?")
-        with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{pages.server_port}"}), refused, local_api():
+    refused = pytest.raises(UserError, match=r"no Prefect API there \(.*\)\. Does it end in /api\?")
+    with stub(page=(status, page)) as port:
+        there = temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{port}"})
+        with there, refused, local_api():
             pass
-        pages.shutdown()
 
 
 def test_a_wrong_password_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["deployment"])
-    with stub(queued=0, password="a:word") as port:
+    with stub(password="a:word") as port:
         url = f"http://127.0.0.1:{port}/api"
         with temporary_settings({PREFECT_API_URL: url}), pytest.raises(SystemExit, match="2"):
             deployment.main()
