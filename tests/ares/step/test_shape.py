@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms.advantages import compute_gdpo_outcome_advantage
 from algorithms.entropy import entropy_percentile_thresholds, hwe_count, hwe_mask
 from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.protocol import DataProto
@@ -17,6 +16,7 @@ from ares.step.rewards import rewarded
 from ares.step.shape import shape
 from ares.step.state import RunState
 from rewards.aepo import compute_score
+from tests.algorithms.test_advantages import gdpo
 from tests.ares.builders import config, handmade, rows, to_batch
 
 # An easy (3 of 4), a medium (2 of 4) and a hard prompt (1 of 4).
@@ -325,15 +325,14 @@ def test_a_reward_that_is_neither_0_nor_1_stops_what_is_for_these(estimator: str
 
 
 def test_gdpo_compares_parts_of_the_reward_and_weighted_scores_of_functions(tmp_path: Path) -> None:
-    gdpo = (*SMALL, "algorithm.advantage.estimator=gdpo", "algorithm.aepo.enabled=false")
-    settings = config(*gdpo, "rollout.max_response_length=8", "algorithm.overlong.soft_punish_cache=4",
+    by_part = (*SMALL, "algorithm.advantage.estimator=gdpo", "algorithm.aepo.enabled=false")
+    settings = config(*by_part, "rollout.max_response_length=8", "algorithm.overlong.soft_punish_cache=4",
                       "algorithm.overlong.soft_punish_weight=0.25")  # fmt: skip
     batch = handmade(entropies(), ACCURACIES)
     shape(batch, RunState.initial(settings, 10), settings)
-    parts = {name: torch.tensor(column(batch, name), dtype=torch.float64) for name in ("accuracy", "reward_overlong")}
-    parts["reward_overlong"] *= 4
     mask, groups = batch.tensor("response_mask"), column(batch, "uid")
-    expected, _ = compute_gdpo_outcome_advantage(parts, {"reward_overlong": 0.25}, mask, groups)
+    parts = {"accuracy": column(batch, "accuracy"), "overlong": [4 * each for each in column(batch, "reward_overlong")]}
+    expected, _ = gdpo(parts, {"overlong": 0.25}, mask, groups)
     torch.testing.assert_close(batch.tensor("advantages"), expected)
 
     batch = handmade(entropies(), ACCURACIES)
@@ -345,11 +344,10 @@ def test_gdpo_compares_parts_of_the_reward_and_weighted_scores_of_functions(tmp_
     functions = tmp_path / "mine.py"
     functions.write_text("def brief(completions, **columns): ...\ndef kind(completions, **columns): ...\n")
     reward = f"reward={{kind: ['{functions}:brief', '{functions}:kind'], weights: [2, 1], accuracy: 0.5}}"
-    weighted = config(*gdpo, reward)
+    weighted = config(*by_part, reward)
     shape(batch, RunState.initial(weighted, 10), weighted)
-    parts = {name.removeprefix("score_"): torch.tensor(values, dtype=torch.float64) for name, values in scores.items()}
-    parts["accuracy"] = torch.tensor(column(batch, "accuracy"), dtype=torch.float64)
-    expected, _ = compute_gdpo_outcome_advantage(parts, {"brief": 2.0}, mask, groups)
+    parts = {name.removeprefix("score_"): values for name, values in scores.items()}
+    expected, _ = gdpo(parts | {"accuracy": column(batch, "accuracy")}, {"brief": 2.0}, mask, groups)
     torch.testing.assert_close(batch.tensor("advantages"), expected)
 
 
