@@ -7,49 +7,36 @@ covered: the state itself (algorithms/difficulty.py, algorithms/kl_controllers.p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, MutableMapping
-from typing import Any, Generic, TypeVar
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping
+from typing import Any, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class DeltaDict(MutableMapping[K, V], Generic[K, V]):
-    """A dictionary that only grows. `recent` holds what was set since `settle`; `known`, the rest, may be shared."""
+class DeltaDict(ChainMap[K, V]):
+    """A dictionary that only grows. `recent` holds what was set since `settle`; the rest may be shared."""
 
     def __init__(self) -> None:
-        self.known: dict[K, V] = {}
-        self.recent: dict[K, V] = {}
+        super().__init__({}, {})
 
-    def __getitem__(self, key: K) -> V:
-        return self.recent[key] if key in self.recent else self.known[key]
+    @property
+    def recent(self) -> MutableMapping[K, V]:
+        """What was set since `settle`."""
+        return self.maps[0]
 
-    def __setitem__(self, key: K, value: V) -> None:
-        self.recent[key] = value
-
-    def __delitem__(self, key: K) -> None:
-        raise TypeError("entries of a DeltaDict cannot be deleted")
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.recent or key in self.known
-
-    def __iter__(self) -> Iterator[K]:
-        yield from self.known
-        yield from (key for key in self.recent if key not in self.known)
-
-    def __len__(self) -> int:
-        return len(self.known) + sum(key not in self.known for key in self.recent)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
+    @recent.setter
+    def recent(self, entries: dict[K, V]) -> None:
+        self.maps[0] = entries
 
     def follow(self, before: DeltaDict[K, V]) -> None:
-        """Share, not copy, the known entries of another, which must have no recent ones."""
-        self.known = before.known
+        """Share, not copy, the entries of another, which must have no recent ones."""
+        self.maps[1] = before.maps[1]
 
     def settle(self) -> None:
-        """Move recent entries to the known ones, also for those that share them."""
-        self.known.update(self.recent)
+        """Let recent entries join the others, also for those that share them."""
+        self.maps[1].update(self.recent)
         self.recent = {}
 
 
