@@ -19,14 +19,9 @@ from algorithms.state import check_state
 TAIL_FLOOR = 1e-12
 
 
-def token_entropy(logits: Tensor, temperature: float = 1.0) -> Tensor:
-    """Exact entropy of each next-token distribution (ARES, token entropy; nats).
-
-    logits: [..., V]. Returns [...] float32. Raises ValueError if temperature is not positive.
-    """
-    if not temperature > 0:
-        raise ValueError(f"temperature must be positive, got {temperature}")
-    logp = torch.log_softmax(logits.float() / temperature, dim=-1)
+def token_entropy(logits: Tensor) -> Tensor:
+    """Exact entropy of each next-token distribution (ARES, token entropy; nats). logits: [..., V] → [...] float32."""
+    logp = torch.log_softmax(logits.float(), dim=-1)
     # A token banned with −inf adds nothing to the entropy: 0·ln 0 is 0, not NaN.
     return -(logp.exp() * logp.masked_fill(logp == -math.inf, 0.0)).sum(-1)
 
@@ -49,11 +44,7 @@ def window_entropy(entropy: Tensor, mask: Tensor, window: int = 4) -> Tensor:
     """Mean entropy of the `window` tokens that follow each token, W_i = mean(H_{i+1..i+w}) (ARES; nats).
 
     entropy, mask: [B, L]. Returns [B, L], NaN unless the token and the `window` after it are response tokens.
-    Raises ValueError if window < 1 or the shapes differ.
     """
-    _check_pair(entropy, mask)
-    if window < 1:
-        raise ValueError(f"window must be at least 1, got {window}")
     entropy = widened(entropy)
     rows, length = entropy.shape
     result = entropy.new_full((rows, length), math.nan)
@@ -78,10 +69,8 @@ def entropy_percentile_thresholds(
 
     The last tokens, without a full window after them, take the mean of the row's windows, or the first token's own
     entropy if the row has no window; a row without tokens gives 0. Linear interpolation.
-    entropy, mask: [B, L]. Returns float64 [B]. Raises ValueError if percentile is outside [0, 100].
+    entropy, mask: [B, L]. Returns float64 [B].
     """
-    if not 0.0 <= percentile <= 100.0:
-        raise ValueError(f"percentile must lie in [0, 100], got {percentile}")
     windows, valid = window_entropy(entropy, mask, window), mask.bool()
     if windows.numel() == 0:
         return np.zeros(len(windows))
@@ -96,10 +85,7 @@ def hwe_mask(entropy: Tensor, mask: Tensor, threshold: float, window: int = 4, t
     """High-window-entropy tokens: W_i is defined and ≥ τ, and the sampled token is a trigger (ARES).
 
     entropy, mask: [B, L]; threshold τ in nats; trigger: bool [B, L], or None for every token. Returns bool [B, L].
-    Raises ValueError if the threshold is NaN or the trigger's shape differs.
     """
-    _check_pair(entropy, mask)
-    _check_threshold(threshold, trigger, mask)
     high = window_entropy(entropy, mask, window) >= threshold
     return high if trigger is None else high & trigger.bool()
 
@@ -113,7 +99,6 @@ def soft_cost(
     entropy: Tensor, mask: Tensor, threshold: float, window: int = 4, trigger: Tensor | None = None
 ) -> np.ndarray:
     """Soft form of the HWE count, Σ max(0, W_i − τ) over trigger tokens (ARES code; nats). Returns float64 [B]."""
-    _check_threshold(threshold, trigger, mask)
     excess = (window_entropy(entropy, mask, window) - threshold).nan_to_num(nan=0.0).clamp(min=0.0)
     if trigger is not None:
         excess = excess.masked_fill(~trigger.bool(), 0.0)
@@ -147,8 +132,6 @@ class ThresholdTracker:
     """
 
     def __init__(self, decay: float = 0.99) -> None:
-        if not 0.0 <= decay < 1.0:
-            raise ValueError(f"decay must lie in [0, 1), got {decay}")
         self.decay = decay
         self._threshold: float | None = None
 
@@ -185,15 +168,3 @@ class ThresholdTracker:
     def load_state_dict(self, state: dict[str, float | None]) -> None:
         check_state(state, self.state_dict(), "threshold state")
         self._threshold = state["threshold"]
-
-
-def _check_pair(entropy: Tensor, mask: Tensor) -> None:
-    if entropy.ndim != 2 or entropy.shape != mask.shape:
-        raise ValueError(f"entropy and mask must both be [B, L], got {tuple(entropy.shape)} and {tuple(mask.shape)}")
-
-
-def _check_threshold(threshold: float, trigger: Tensor | None, like: Tensor) -> None:
-    if math.isnan(threshold):
-        raise ValueError("the HWE threshold is NaN")
-    if trigger is not None and trigger.shape != like.shape:
-        raise ValueError(f"trigger must be {tuple(like.shape)}, got {tuple(trigger.shape)}")

@@ -16,13 +16,9 @@ def informative_rows(
     """Rows of the groups with low < mean accuracy < high, both strict (DAPO, §3.2: neither all right nor all wrong).
 
     index, accuracy: [B]. Returns bool [B], equal within a group. It filters by accuracy, not by a shaped reward.
-    Raises ValueError on a NaN or missing accuracy, or if low ≥ high.
+    Raises ValueError on a NaN or missing accuracy.
     """
-    if not low < high:
-        raise ValueError(f"need low < high, got {low} and {high}")
     group, values = _labelled(index, accuracy, "accuracy")
-    if len(group) == 0:
-        return np.zeros(0, dtype=bool)
     mean = np.bincount(group, weights=values) / np.bincount(group)
     return ((mean > low) & (mean < high))[group]
 
@@ -33,9 +29,7 @@ def varied_rows(index: Sequence[Any] | np.ndarray, reward: np.ndarray, tolerance
     index, reward: [B]. Returns bool [B], equal within a group. Raises ValueError on a NaN or missing reward.
     """
     group, values = _labelled(index, reward, "reward")
-    if len(group) == 0:
-        return np.zeros(0, dtype=bool)
-    lowest = np.full(group.max() + 1, np.inf)
+    lowest = np.full(group.max(initial=-1) + 1, np.inf)
     highest = -lowest
     np.minimum.at(lowest, group, values)
     np.maximum.at(highest, group, values)
@@ -46,8 +40,6 @@ def _labelled(index: Sequence[Any] | np.ndarray, values: np.ndarray, what: str) 
     """Group numbers in order of appearance, from 0, and the values as float64: [B] each."""
     group, _ = group_numbers(index)
     labelled = np.asarray(values, dtype=np.float64)
-    if labelled.shape != group.shape:
-        raise ValueError(f"{what} must be [{len(group)}], got {labelled.shape}")
     if np.isnan(labelled).any():
         raise ValueError(f"{what}: row {int(np.isnan(labelled).argmax())} has no value; leave unscored rows out first")
     return group, labelled

@@ -34,16 +34,7 @@ def logprobs_and_entropy(
     hidden: [N, H]; weight: [V, H]; targets: [N] in [0, V); bias: [V]. Returns ([N], [N]) float32. Gradients reach
     hidden, weight and bias through the log-probs; the entropy has none.
     Sums are in float32 for inputs of any type; logits are first rounded to the inputs' type, as a model's own would be.
-    Raises ValueError on shapes that do not fit or a temperature that is not positive.
     """
-    if hidden.ndim != 2 or weight.ndim != 2 or hidden.shape[1] != weight.shape[1]:
-        raise ValueError(f"need hidden [N, H] and weight [V, H], got {tuple(hidden.shape)} and {tuple(weight.shape)}")
-    if targets.shape != hidden.shape[:1]:
-        raise ValueError(f"targets must be [{hidden.shape[0]}], got {tuple(targets.shape)}")
-    if bias is not None and bias.shape != weight.shape[:1]:
-        raise ValueError(f"bias must be [{weight.shape[0]}], got {tuple(bias.shape)}")
-    if not temperature > 0:
-        raise ValueError(f"temperature must be positive, got {temperature}")
     if bias is not None:
         bias = bias.to(hidden.dtype)
     if hidden.shape[0] * weight.shape[0] <= PLAIN_LIMIT:

@@ -77,6 +77,30 @@ class PolicyTokens:
     """What a loss that chooses tokens of the global batch has chosen (ChoosingLoss, algorithms/surrogates.py)."""
 
 
+@dataclass(frozen=True)
+class CleanTokens:
+    """The tokens as at least float32, with zeros where nothing is learnt: what stood there may be NaN. All [B, L]."""
+
+    log_probs: Tensor
+    old_log_probs: Tensor
+    advantages: Tensor
+    valid: Tensor
+    log_ratio: Tensor
+    """log π − log π_old, within ±20."""
+
+    @classmethod
+    def of(cls, tokens: PolicyTokens) -> CleanTokens:
+        """Zeroed before any arithmetic, NaN and −inf reach neither loss nor gradient."""
+        valid = tokens.mask > 0
+        fields = tokens.log_probs, tokens.old_log_probs, tokens.advantages
+        new, old, advantages = (widened(field).masked_fill(~valid, 0.0) for field in fields)
+        return cls(new, old, advantages, valid, (new - old).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT))
+
+    def measured(self, **of_tokens: Tensor) -> dict[str, Tensor]:
+        """Metrics of each token, without gradient; ppo_kl is k1 from the policy before the step."""
+        return {name: values.detach().float() for name, values in ({"ppo_kl": -self.log_ratio} | of_tokens).items()}
+
+
 Terms = tuple[Tensor, dict[str, Tensor]]
 
 
@@ -104,28 +128,22 @@ def ppo(settings: PolicySettings, tokens: PolicyTokens) -> Terms:
     ratio "sequence" is GSPO: x is the mean of a sequence's log-ratios (arXiv 2507.18071, eq. 7).
     Metrics: ppo_kl (k1 from the policy before the step) and the clipped tokens.
     """
-    # Padded log-probs may be NaN or −inf: zeroed before any arithmetic, they reach neither loss nor gradient.
-    padding = ~(tokens.mask > 0)
-    log_ratio = (widened(tokens.log_probs) - widened(tokens.old_log_probs)).masked_fill(padding, 0.0)
+    clean = CleanTokens.of(tokens)
+    log_ratio, advantages = clean.log_ratio, clean.advantages
     if settings.ratio == "sequence":
-        length = tokens.mask.sum(-1, keepdim=True).to(log_ratio.dtype)
-        log_ratio = (log_ratio.sum(-1, keepdim=True) / length.clamp(min=1.0)).expand_as(log_ratio)
-    log_ratio = log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+        whole = (clean.log_probs - clean.old_log_probs).sum(-1, keepdim=True)
+        mean = whole / clean.valid.sum(-1, keepdim=True).clamp(min=1)
+        log_ratio = mean.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).expand_as(log_ratio)
     clipped = log_ratio.clamp(math.log(1.0 - settings.clip_low), math.log(1.0 + settings.clip_high))
 
-    advantages = tokens.advantages.masked_fill(padding, 0.0)
     plain, bounded = -advantages * log_ratio.exp(), -advantages * clipped.exp()
     higher = torch.maximum(plain, bounded)
     limit = -advantages * settings.clip_dual
     negative = advantages < 0
     per_token = torch.where(negative, torch.minimum(higher, limit), higher)
-    with torch.no_grad():
-        figures = {
-            "ppo_kl": -log_ratio,
-            "pg_clipfrac_higher": (plain < bounded).float(),
-            "pg_clipfrac_lower": ((higher > limit) & negative).float(),
-        }
-    return per_token, figures
+    return per_token, clean.measured(
+        ppo_kl=-log_ratio, pg_clipfrac_higher=plain < bounded, pg_clipfrac_lower=(higher > limit) & negative
+    )
 
 
 def policy_loss(
@@ -187,12 +205,10 @@ def compute_kl_loss(
 ) -> tuple[Tensor, Tensor]:
     """KL to the reference as a loss, avg(β_t·KL_t) (GRPO, arXiv 2402.03300, eq. 4; ARES for β per token).
 
-    log_probs, ref_log_probs: [B, L] ([B, L, V] for "full"); response_mask: [B, L]; beta: a number or [B, L].
+    log_probs, ref_log_probs, response_mask: [B, L]; beta: a number or [B, L]; kl_penalty: any but "full".
     Returns the loss and each sequence's mean KL [B] (nats, no gradient), the input of the β controller.
     """
     padding = ~(response_mask > 0)
-    if kl_penalty == "full":
-        padding = padding[..., None]
     # Zeroed before any arithmetic: if only the result were masked, a NaN in the padding would reach the gradient.
     kl = compute_kl(log_probs.masked_fill(padding, 0.0), ref_log_probs.masked_fill(padding, 0.0), kl_penalty)
     loss = average_loss(beta * kl, response_mask, loss_avg_mode, constant_length=constant_length, normalizer=normalizer)
@@ -218,10 +234,7 @@ def importance_weights(
     All tensors [B, L]; with cap None all weights are 1 and only the metrics matter. Returns the weights [B, L], 1 at
     masked positions, and metrics over response tokens: mismatch/ratio_{mean,max,min}, mismatch/kl (k1) and mismatch/k3
     of KL(engine ‖ learner) in nats, mismatch/logprob_diff_{mean,max}, mismatch/capped_fraction (ρ out of bounds).
-    Raises ValueError on a cap that is not positive.
     """
-    if cap is not None and cap <= 0:
-        raise ValueError(f"the importance cap must be positive, got {cap}")
     valid = response_mask > 0
     x = (old_log_probs.float() - engine_log_probs.float()).detach().masked_fill(~valid, 0.0)
     ratio = x.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()

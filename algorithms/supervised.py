@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from algorithms.advantages import widened
-from algorithms.losses import PolicyTokens, Terms, policy_loss_of
+from algorithms.losses import CleanTokens, PolicyTokens, Terms, policy_loss_of
 from algorithms.settings import PolicySettings
 
 
@@ -18,11 +17,8 @@ from algorithms.settings import PolicySettings
 def likelihood(settings: PolicySettings, tokens: PolicyTokens) -> Terms:
     """−A·log π, without a ratio to an older policy: of demonstrations, where A is 1, the cross-entropy; of pairs with
     A from `pair_weights` a loss with DPO's gradient."""
-    padding = ~(tokens.mask > 0)
-    log_probs, advantages = (
-        widened(field).masked_fill(padding, 0.0) for field in (tokens.log_probs, tokens.advantages)
-    )
-    return -advantages * log_probs, {}
+    clean = CleanTokens.of(tokens)
+    return -clean.advantages * clean.log_probs, {}
 
 
 def pair_weights(

@@ -7,15 +7,14 @@ PPO with algorithm.policy.ratio=sequence; averaging over tokens, which is algori
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from algorithms.advantages import masked_mean, widened
+from algorithms.advantages import masked_mean
 from algorithms.kl import LOG_RATIO_LIMIT
-from algorithms.losses import PolicyTokens, Terms, policy_loss_of
+from algorithms.losses import CleanTokens, PolicyTokens, Terms, policy_loss_of
 from algorithms.settings import (
     CispoSettings,
     ClipCovSettings,
@@ -41,35 +40,13 @@ class ChoosingLoss(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class _Clean:
-    """The tokens as at least float32, with zeros where nothing is learnt: what stood there may be NaN. All [B, L]."""
-
-    log_probs: Tensor
-    old_log_probs: Tensor
-    advantages: Tensor
-    valid: Tensor
-    log_ratio: Tensor
-
-    @classmethod
-    def of(cls, tokens: PolicyTokens) -> _Clean:
-        valid = tokens.mask > 0
-        fields = tokens.log_probs, tokens.old_log_probs, tokens.advantages
-        new, old, advantages = (widened(field).masked_fill(~valid, 0.0) for field in fields)
-        return cls(new, old, advantages, valid, (new - old).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT))
-
-    def measured(self, **of_tokens: Tensor) -> dict[str, Tensor]:
-        """Metrics of each token, without gradient; ppo_kl is k1 from the policy before the step."""
-        return {name: values.detach().float() for name, values in ({"ppo_kl": -self.log_ratio} | of_tokens).items()}
-
-
 @policy_loss_of
 def cispo(settings: CispoSettings, tokens: PolicyTokens) -> Terms:
     """CISPO (MiniMax-M1, arXiv 2506.13585): −sg(min(r, limit))·A·log π. No token loses its gradient.
 
     As published, the ratio has no lower bound. pg_clipfrac: whether it is bounded above.
     """
-    clean = _Clean.of(tokens)
+    clean = CleanTokens.of(tokens)
     ratio = clean.log_ratio.detach().exp()
     loss = -ratio.clamp(max=settings.limit) * clean.advantages * clean.log_probs
     return loss, clean.measured(pg_clipfrac=ratio > settings.limit)
@@ -81,7 +58,7 @@ def sapo(settings: SapoSettings, tokens: PolicyTokens) -> Terms:
 
     The gradient is that of PPO's ratio at r = 1 and fades on both sides of it. gate: how far it is open (1 at r = 1).
     """
-    clean = _Clean.of(tokens)
+    clean = CleanTokens.of(tokens)
     tau = torch.where(clean.advantages > 0, settings.tau_positive, settings.tau_negative)
     gate = torch.sigmoid(tau * (clean.log_ratio.exp() - 1.0))
     return -4.0 / tau * gate * clean.advantages, clean.measured(gate=4.0 * gate * (1.0 - gate))
@@ -94,7 +71,7 @@ def gmpo(settings: GmpoSettings, tokens: PolicyTokens) -> Terms:
     Its clips are wide, (e^−0.4, e^0.4), since a mean of logarithms is less moved by outliers. A response counts as one,
     so it goes with aggregation=seq; the loss is the same all over one of one advantage. pg_clipfrac: tokens clipped.
     """
-    clean, clip = _Clean.of(tokens), settings.clip
+    clean, clip = CleanTokens.of(tokens), settings.clip
     x = clean.log_ratio
     bounded = torch.where(clean.advantages > 0, x.clamp(max=clip), x.clamp(min=-clip))
     length = clean.valid.sum(-1, keepdim=True).clamp(min=1)
@@ -111,7 +88,7 @@ def dppo(settings: DppoSettings, tokens: PolicyTokens) -> Terms:
     adds τ·x² (its documentation, "Default loss"). It is meant for algorithm.policy.old_log_probs=engine.
     pg_clipfrac: tokens left out.
     """
-    clean = _Clean.of(tokens)
+    clean = CleanTokens.of(tokens)
     with torch.no_grad():
         left_out = _left_out(settings, clean)
     loss = -clean.advantages * clean.log_ratio.exp() * ~left_out
@@ -119,7 +96,7 @@ def dppo(settings: DppoSettings, tokens: PolicyTokens) -> Terms:
     return loss, clean.measured(pg_clipfrac=left_out)
 
 
-def _left_out(settings: DppoSettings, clean: _Clean) -> Tensor:
+def _left_out(settings: DppoSettings, clean: CleanTokens) -> Tensor:
     now, before = clean.log_probs.exp(), clean.old_log_probs.exp()
     if settings.divergence == "tv":
         divergence = (now - before).abs()
@@ -137,7 +114,7 @@ def vespo(settings: VespoSettings, tokens: PolicyTokens) -> Terms:
     The weight is 1 at W = 1; k and λ depend on the sign of A. For many updates a batch, not for rollout.max_staleness.
     sequence_weight: that weight.
     """
-    clean, own = _Clean.of(tokens), settings
+    clean, own = CleanTokens.of(tokens), settings
     x = clean.log_ratio.detach().sum(-1, keepdim=True).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
     positive = clean.advantages >= 0
     power = torch.where(positive, own.power_positive, own.power_negative)
@@ -166,7 +143,7 @@ class ClipCov:
 
     def terms(self, tokens: PolicyTokens) -> Terms:
         """The loss of each token, and the share of those chosen."""
-        clean, chosen = _Clean.of(tokens), _chosen(tokens)
+        clean, chosen = CleanTokens.of(tokens), _chosen(tokens)
         ratio = clean.log_ratio.exp()
         loss = torch.maximum(-clean.advantages * ratio, -clean.advantages * ratio.clamp(0.0, CLIP_COV_RATIO))
         return loss * ~chosen, clean.measured(pg_clipfrac=chosen)
@@ -187,7 +164,7 @@ class KlCov:
 
     def terms(self, tokens: PolicyTokens) -> Terms:
         """The loss of each token, and the share of those chosen."""
-        clean, chosen = _Clean.of(tokens), _chosen(tokens)
+        clean, chosen = CleanTokens.of(tokens), _chosen(tokens)
         penalty = self.settings.coef * clean.log_ratio.abs() * chosen
         return -clean.advantages * clean.log_ratio.exp() + penalty, clean.measured(pg_clipfrac=chosen)
 
