@@ -40,12 +40,11 @@ def selective_log_softmax(
         raise ValueError(f"index {list(index.shape)} needs {needed}: got {got}")
     tokens = index.view(iterations, 1, -1, index.shape[1]).expand(-1, 3, -1, -1)
     rows = zip(logits, tokens.flatten(0, 2), strict=True)
-    log_probs = -torch.stack(
-        [
-            checkpoint(lambda each, ids: cross_entropy(widened(each), ids, reduction="none"), *row, use_reentrant=False)
-            for row in rows
-        ]
-    )
+
+    def surprise(each: Tensor, ids: Tensor) -> Tensor:
+        return cross_entropy(widened(each), ids, reduction="none")
+
+    log_probs = -torch.stack([checkpoint(surprise, *row, use_reentrant=False) for row in rows])
     full, second, third = log_probs.view(tokens.shape).unbind(1)
     if mask is not None and weights is not None:
         _, of_second, of_third = weights.view(iterations, 3, 1, 1).to(full.dtype).unbind(1)
@@ -56,7 +55,8 @@ def selective_log_softmax(
 class DiffuGRPOConfig(DenoisingSettings):
     """Settings of the published recipe, and of generation."""
 
-    steps: int = Field(256, ge=1, alias="diffusion_steps")
+    diffusion_steps: int = Field(256, ge=1)
+    steps: None = None  # type: ignore[assignment]  # has the published name diffusion_steps
     num_generations: int = 10
     num_iterations: int = 2
     """Updates per generated batch, each with its own masks."""
@@ -71,15 +71,6 @@ class DiffuGRPOConfig(DenoisingSettings):
     """Draw mask seeds for each batch; if false, 42 for every iteration."""
     seed: int = 0
     """Seeds the mask seeds and the draws of generation; the global generator is never touched."""
-
-    @property
-    def diffusion_steps(self) -> int:
-        """The published name of `steps`."""
-        return self.steps
-
-    @diffusion_steps.setter
-    def diffusion_steps(self, steps: int) -> None:
-        self.steps = steps
 
 
 class DiffuGRPOTrainer:
@@ -102,8 +93,7 @@ class DiffuGRPOTrainer:
         self.args = args or DiffuGRPOConfig()
         if self.args.beta and ref_model is None:
             raise ValueError("beta > 0 needs ref_model")
-        weights = self.args.reward_weights
-        if weights is not None and len(weights) != len(self.reward_funcs):
+        if (weights := self.args.reward_weights) is not None and len(weights) != len(self.reward_funcs):
             raise ValueError(f"{len(weights)} reward_weights for {len(self.reward_funcs)} reward functions")
         self.generator = torch.Generator().manual_seed(self.args.seed)
         self.metrics: dict[str, float] = {}
@@ -208,7 +198,8 @@ class DiffuGRPOTrainer:
         keep, mask_id = self.args.max_completion_length, self.processing_class.mask_token_id
         seeds = torch.randint(2**31 - 1, (len(prompt_ids),), generator=self.generator)
         draws = keyed_draws(seeds.to(prompt_ids.device), keep)
-        return denoise_completions(self.model, prompt_ids, prompt_mask, keep, self.args, mask_id, draws).tokens
+        how = self.args.model_copy(update={"steps": self.args.diffusion_steps})
+        return denoise_completions(self.model, prompt_ids, prompt_mask, keep, how, mask_id, draws).tokens
 
     def _rewards(self, inputs: Sequence[dict[str, Any]], completions: Tensor, mask: Tensor) -> Tensor:
         """[B, F], NaN where a function does not apply. Tokens after the end token are not part of the text."""

@@ -147,6 +147,14 @@ def test_a_batch_is_generated_scored_and_compared(iterations, beta):
     assert grpo.metrics["rewards/second"] == pytest.approx(0.25)
 
 
+def test_a_canvas_is_denoised_in_as_many_steps_as_are_set():
+    grpo, passes = trainer(diffusion_steps=4), []
+    grpo.model.register_forward_hook(lambda *_: passes.append(1))
+    grpo.args.diffusion_steps -= 1
+    grpo._generate(torch.full((2, 4), FIRST), torch.ones(2, 4))
+    assert len(passes) == 3
+
+
 def test_what_follows_the_end_token_is_neither_rewarded_nor_learnt_from():
     texts = []
 

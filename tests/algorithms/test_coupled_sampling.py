@@ -300,10 +300,3 @@ def test_a_coupled_pair_masks_every_token_once_and_independent_masks_do_not():
 
 def test_settings_name_every_estimate():
     assert set(get_args(ModelConfig.model_fields["mask_estimate"].annotation)) == set(MASK_ESTIMATES)
-
-
-def test_the_published_name_of_the_steps_can_be_read_and_set() -> None:
-    settings = DiffuGRPOConfig(diffusion_steps=8)
-    assert (settings.diffusion_steps, settings.steps) == (8, 8)
-    settings.diffusion_steps = 4
-    assert settings.steps == 4
