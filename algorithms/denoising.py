@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,8 +30,7 @@ Uniform = Callable[[str, int], Tensor]
 PURPOSES = {"token": 0, "place": 1}
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(NamedTuple):
     """For each position: a token, the position's confidence, the token's log-prob and the entropy (nats), all [N]."""
 
     tokens: Tensor
@@ -172,8 +171,7 @@ def _propose_all(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, m
         propose(block, draws, settings, mask_id)
         for block, draws in zip(logits.split(POSITIONS_PER_CHUNK), uniform.split(POSITIONS_PER_CHUNK), strict=True)
     ]
-    names = ("tokens", "confidence", "log_probs", "entropies")
-    return Proposal(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
+    return Proposal(*map(torch.cat, zip(*parts, strict=True)))
 
 
 def denoise_completions(

@@ -43,8 +43,7 @@ def entropy_bonus_loss(
     weight = (now - old).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp() * (now + entropies)
     if importance_weights is not None:
         weight = weight * importance_weights.masked_fill(padding, 0.0)
-    mode = averaging.pop("loss_avg_mode", "token")
-    return average_loss(coefs * (weight * (log_probs - now) - entropies), mask, mode, **averaging)
+    return average_loss(coefs * (weight * (log_probs - now) - entropies), mask, **averaging)
 
 
 class EntropyBonus:

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from algorithms.buckets import BUCKETS, bucket_index
-from algorithms.settings import KLKind, RelaxScope
+from algorithms.settings import KLKind, KLSettings
 
 LOG_RATIO_LIMIT = 20.0
 K3_LIMIT = 10.0
@@ -64,7 +64,6 @@ class BatchKL:
     rows: int
     buckets: Mapping[str, float]
     """The same mean per difficulty bucket, for buckets in the batch."""
-    bucket_rows: Mapping[str, int]
 
     @classmethod
     def of(cls, row_kl: Tensor, difficulty: Sequence[str] | np.ndarray) -> BatchKL:
@@ -72,9 +71,8 @@ class BatchKL:
         codes = bucket_index(difficulty)
         sums = np.bincount(codes, weights=row_kl.detach().double().cpu().numpy(), minlength=len(BUCKETS))
         rows = np.bincount(codes, minlength=len(BUCKETS))
-        shown = [code for code in range(len(BUCKETS)) if rows[code]]
-        means = {BUCKETS[code]: float(sums[code] / rows[code]) for code in shown}
-        return cls(float(row_kl.mean()), len(row_kl), means, {BUCKETS[code]: int(rows[code]) for code in shown})
+        means = {BUCKETS[code]: float(sums[code] / rows[code]) for code in np.flatnonzero(rows)}
+        return cls(float(row_kl.mean()), len(row_kl), means)
 
     def metrics(self, coefficients: np.ndarray) -> dict[str, float]:
         """critic/kl and bucket/BUCKET/kl (nats), and critic/kl_coef: the mean coefficient [B] applied to it."""
@@ -110,21 +108,17 @@ def second_chance(
 
 
 def token_coefficients(
-    coefficients: np.ndarray | Tensor,
-    hwe_mask: Tensor,
-    relaxation: float = 0.5,
-    relax_scope: RelaxScope = "token",
-    window: int = 4,
+    coefficients: np.ndarray | Tensor, hwe_mask: Tensor, settings: KLSettings, window: int
 ) -> Tensor:
     """KL coefficient of each token, β_t = ρ·β_d where the policy should explore, β_d elsewhere (ARES, dynamic KL).
 
-    relax_scope "token": at HWE tokens. "window": at the `window` tokens after one, whose entropy made it an HWE token;
-    overlapping windows relax once. coefficients: [B]; hwe_mask: bool [B, L]. Returns [B, L] float32.
+    settings.relax_scope "token": at HWE tokens. "window": at the `window` tokens after one, whose entropy made it an
+    HWE token; overlapping windows relax once. coefficients: [B]; hwe_mask: bool [B, L]. Returns [B, L] float32.
     """
     relaxed = hwe_mask.bool()
-    if relax_scope == "window":
+    if settings.relax_scope == "window":
         # Position t is relaxed iff an HWE token lies in t−w … t−1.
         shifted = F.pad(relaxed.float(), (window, 0))[:, None, :-1]
         relaxed = F.max_pool1d(shifted, window, stride=1)[:, 0] > 0
     rows = torch.as_tensor(coefficients, dtype=torch.float32, device=hwe_mask.device)[:, None]
-    return torch.where(relaxed, relaxation * rows, rows)
+    return torch.where(relaxed, settings.relax_hwe * rows, rows)

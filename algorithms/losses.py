@@ -19,7 +19,7 @@ from torch import Tensor
 
 from algorithms.advantages import MASK_EPS, masked_mean, widened
 from algorithms.kl import LOG_RATIO_LIMIT, compute_kl
-from algorithms.settings import ImportanceLevel, ImportanceWeights, KLKind, LossAvgMode, PolicySettings
+from algorithms.settings import KLKind, LossAvgMode, PolicySettings
 
 
 def loss_normalizer(mask: Tensor, mode: LossAvgMode = "token", constant_length: int | None = None) -> Tensor:
@@ -150,21 +150,20 @@ def policy_loss(
     surrogate: PolicyLoss,
     tokens: PolicyTokens,
     importance_weights: Tensor | None = None,
-    loss_avg_mode: LossAvgMode = "token",
-    constant_length: int | None = None,
-    normalizer: Tensor | float | None = None,
+    **averaging: Any,
 ) -> tuple[Tensor, dict[str, float]]:
     """A surrogate's loss, aggregated over tokens, and the means of its metrics and of −log π (`entropy_loss`).
 
-    importance_weights: per-token factors without gradient (truncated importance sampling), [B, L].
+    importance_weights: per-token factors without gradient (truncated importance sampling), [B, L]. averaging: as
+    `average_loss` takes it.
     """
     per_token, figures = surrogate.terms(tokens)
     mask = tokens.mask
     if importance_weights is not None:
         per_token = per_token * importance_weights.detach().masked_fill(~(mask > 0), 0.0)
-    loss = average_loss(per_token, mask, loss_avg_mode, constant_length=constant_length, normalizer=normalizer)
+    loss = average_loss(per_token, mask, **averaging)
     with torch.no_grad():
-        entropy = average_loss(-tokens.log_probs, mask, loss_avg_mode, constant_length=constant_length)
+        entropy = average_loss(-tokens.log_probs, mask, **averaging | {"normalizer": None})
         measured = {"entropy_loss": entropy} | {name: masked_mean(figure, mask) for name, figure in figures.items()}
         numbers = torch.stack([value.float() for value in measured.values()]).tolist()
     return loss, dict(zip(measured, numbers, strict=True))
@@ -199,19 +198,18 @@ def compute_kl_loss(
     response_mask: Tensor,
     beta: Tensor | float = 1.0,
     kl_penalty: KLKind = "low_var_kl",
-    loss_avg_mode: LossAvgMode = "token",
-    constant_length: int | None = None,
-    normalizer: Tensor | float | None = None,
+    **averaging: Any,
 ) -> tuple[Tensor, Tensor]:
     """KL to the reference as a loss, avg(β_t·KL_t) (GRPO, arXiv 2402.03300, eq. 4; ARES for β per token).
 
-    log_probs, ref_log_probs, response_mask: [B, L]; beta: a number or [B, L]; kl_penalty: any but "full".
-    Returns the loss and each sequence's mean KL [B] (nats, no gradient), the input of the β controller.
+    log_probs, ref_log_probs, response_mask: [B, L]; beta: a number or [B, L]; kl_penalty: any but "full"; averaging: as
+    `average_loss` takes it. Returns the loss and each sequence's mean KL [B] (nats, no gradient), the input of the β
+    controller.
     """
     padding = ~(response_mask > 0)
     # Zeroed before any arithmetic: if only the result were masked, a NaN in the padding would reach the gradient.
     kl = compute_kl(log_probs.masked_fill(padding, 0.0), ref_log_probs.masked_fill(padding, 0.0), kl_penalty)
-    loss = average_loss(beta * kl, response_mask, loss_avg_mode, constant_length=constant_length, normalizer=normalizer)
+    loss = average_loss(beta * kl, response_mask, **averaging)
     row_kl = kl.detach().sum(-1) / (response_mask.sum(-1) + MASK_EPS)
     return loss, row_kl
 
@@ -220,10 +218,7 @@ def importance_weights(
     old_log_probs: Tensor,
     engine_log_probs: Tensor,
     response_mask: Tensor,
-    cap: float | None,
-    kind: ImportanceWeights = "truncated",
-    level: ImportanceLevel = "token",
-    floor: float | None = None,
+    settings: PolicySettings | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
     """Weights from ρ = π_learner,old / π_engine, for tokens sampled by an older policy or another implementation.
 
@@ -231,24 +226,26 @@ def importance_weights(
     training"); "masked": ρ where floor ≤ ρ ≤ cap, else 0 (IcePop: Ring-1T, arXiv 2510.18855); "rejected": 1 there, else
     0 (Liu et al. 2025, "When speed kills stability"). floor None is 1/cap. ρ is the token's, at level "sequence" the
     product over the response, at "geometric" its mean in logarithms.
-    All tensors [B, L]; with cap None all weights are 1 and only the metrics matter. Returns the weights [B, L], 1 at
-    masked positions, and metrics over response tokens: mismatch/ratio_{mean,max,min}, mismatch/kl (k1) and mismatch/k3
-    of KL(engine ‖ learner) in nats, mismatch/logprob_diff_{mean,max}, mismatch/capped_fraction (ρ out of bounds).
+    All tensors [B, L]; without settings or a cap all weights are 1 and only the metrics matter. Returns the weights
+    [B, L], 1 at masked positions, and metrics over response tokens: mismatch/ratio_{mean,max,min}, mismatch/kl (k1) and
+    mismatch/k3 of KL(engine ‖ learner) in nats, mismatch/logprob_diff_{mean,max}, mismatch/capped_fraction (ρ out of
+    bounds).
     """
     valid = response_mask > 0
     x = (old_log_probs.float() - engine_log_probs.float()).detach().masked_fill(~valid, 0.0)
     ratio = x.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
     mask = valid.float()
     any_valid = bool(valid.any())
-    if cap is None:
+    if settings is None or settings.importance_cap is None:
         weights, capped = torch.ones_like(ratio), torch.zeros_like(valid)
     else:
+        cap, kind, level = settings.importance_cap, settings.importance_weights, settings.importance_level
         of_level = ratio
         if level != "token":
             lengths = valid.sum(-1, keepdim=True).clamp(min=1) if level == "geometric" else 1
             log_ratio = (x.sum(-1, keepdim=True) / lengths).expand_as(x)
             of_level = log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
-        least = 1.0 / cap if floor is None else floor
+        least = 1.0 / cap if settings.importance_floor is None else settings.importance_floor
         within = ~(of_level > cap) if kind == "truncated" else (of_level >= least) & (of_level <= cap)
         # A NaN is within: the loss is NaN too, and the step is skipped and counted.
         kept = torch.ones_like(ratio) if kind == "rejected" else of_level

@@ -64,14 +64,9 @@ OneOrEach = NonNegative | PerBucket
 """One value for all buckets, or one for each."""
 
 
-TargetMode = Literal["batch", "previous", "ema"]
 KLKind = Literal["kl", "abs", "mse", "low_var_kl", "full"]
 KLMode = Literal["anchored", "compound"]
-RelaxScope = Literal["token", "window"]
 LossAvgMode = Literal["token", "seq", "constant"]
-ImportanceWeights = Literal["truncated", "masked", "rejected"]
-ImportanceLevel = Literal["token", "sequence", "geometric"]
-Order = Literal["entropy", "maskgit_plus", "topk_margin", "origin"]
 
 
 class DifficultySettings(Strict):
@@ -85,7 +80,7 @@ class DifficultySettings(Strict):
     """Lower bound of alpha."""
     alpha_max: float = Field(2.0, ge=0)
     """Upper bound of alpha."""
-    target_mode: TargetMode = "ema"
+    target_mode: Literal["batch", "previous", "ema"] = "ema"
     """Against which target a batch is compared: with "batch", as published, alpha never adapts."""
     target_ema: float = Field(0.1, gt=0, le=1)
     """Weight of the new batch in the target's moving average (target_mode=ema)."""
@@ -200,7 +195,7 @@ class KLSettings(Strict):
     """bucket_beta: optimiser steps between two changes of β."""
     relax_hwe: float = Field(0.5, ge=0, le=1)
     """In the loss: factor on the coefficient at HWE tokens (1: none)."""
-    relax_scope: RelaxScope = "token"
+    relax_scope: Literal["token", "window"] = "token"
     """At the HWE token itself, or at the window that follows it."""
     reference_sync: int | None = Field(None, ge=1, le=MOST_STEPS)
     """Steps after which the reference becomes a copy of the policy, again and again. None: it stays where it was."""
@@ -248,10 +243,10 @@ class PolicySettings(Strict):
     importance_cap: float | None = Field(2.0, gt=0)
     """Bound of the importance weights ρ = π_learner/π_engine that correct for stale samples (rollout.max_staleness) and
     for the engine's own rounding; None: ρ is only measured."""
-    importance_weights: ImportanceWeights = "truncated"
+    importance_weights: Literal["truncated", "masked", "rejected"] = "truncated"
     """truncated: min(ρ, cap). masked: ρ where floor ≤ ρ ≤ cap; other tokens do not count. rejected: the same tokens do
     not count, the others as they are. Tokens that do not count stay in the divisor of the aggregation."""
-    importance_level: ImportanceLevel = "token"
+    importance_level: Literal["token", "sequence", "geometric"] = "token"
     """Whose ratio ρ is: the token's; the product over its response (sequence), which is unbiased and varies most; or
     the geometric mean over its response, for rejecting with a cap near 1 (1.001)."""
     importance_floor: float | None = Field(None, gt=0)
@@ -343,7 +338,7 @@ class UncoveringSettings(Strict):
 
     steps: int = Field(256, ge=1, le=MOST_TOKENS)
     """Passes through the model. Fewer than positions: several tokens per pass, faster and worse."""
-    alg: Order = "entropy"
+    alg: Literal["entropy", "maskgit_plus", "topk_margin", "origin"] = "entropy"
     """Which positions are uncovered first: lowest entropy, most probable token, largest margin, or at random."""
     alg_temp: float = Field(0.0, ge=0)
     """Above 0, positions are drawn by softmax(confidence / alg_temp) instead of taken in order."""

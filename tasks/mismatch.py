@@ -40,7 +40,7 @@ async def compare(step: Step, rollouts: list[Ref], purpose: str, temperature: fl
     some = [rows.iloc[_spread(len(rows), COMPARED // len(shards))] for rows in sampled]
     batch = token_batch(sampled_rows(some, step.run.problems(purpose)), step.run.pad_id)
     log_probs = await step.run.workers.log_probs(step.number, batch, temperature)
-    _, measures = importance_weights(log_probs, batch.tensor("engine_log_probs"), batch.tensor("response_mask"), None)
+    _, measures = importance_weights(log_probs, batch.tensor("engine_log_probs"), batch.tensor("response_mask"))
     return Mismatch(mean=measures[MEAN])
 
 

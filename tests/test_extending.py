@@ -84,7 +84,7 @@ def test_the_loss_keeps_a_gradient_where_the_ratio_is_clipped_and_ignores_paddin
 def test_the_controller_rises_and_a_resumed_one_continues() -> None:
     section = configured("algorithm.kl.kind", "warmup.py:Warmup", "algorithm.kl.settings.batches=4").algorithm.kl
     controller, resumed = KL_CONTROLLERS.make(section), KL_CONTROLLERS.make(section)
-    controller.update(BatchKL(0.1, 2, {}, {}))
+    controller.update(BatchKL(0.1, 2, {}))
     resumed.load_state_dict(json.loads(json.dumps(controller.state_dict())))
     assert resumed.coefficients(np.array(["easy", "hard"])).tolist() == [0.0025, 0.0025]
     assert resumed.metrics() == {"critic/kl_coef": 0.0025}

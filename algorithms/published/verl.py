@@ -34,7 +34,7 @@ class AdaptiveKLController(AdaptiveKL):
 
     def update(self, current_kl: BatchKL | float, n_steps: int = 0) -> None:
         """current_kl in nats, n_steps sequences. Raises ValueError if current_kl is not finite."""
-        super().update(current_kl if isinstance(current_kl, BatchKL) else BatchKL(current_kl, n_steps, {}, {}))
+        super().update(current_kl if isinstance(current_kl, BatchKL) else BatchKL(current_kl, n_steps, {}))
 
 
 class TokenLevelAdaptiveKLController(DualAscentKL):
@@ -46,8 +46,8 @@ class TokenLevelAdaptiveKLController(DualAscentKL):
         super().__init__(KLSettings(coef=init_kl_coefs, target=target_kls, mode=mode))
 
     def update(self, current_kls: BatchKL | Mapping[str, float], n_steps: Mapping[str, int] | None = None) -> None:
-        """Mean KL (nats) of each bucket in the batch; other buckets keep their λ. n_steps: sequences per bucket."""
-        super().update(current_kls if isinstance(current_kls, BatchKL) else BatchKL(0.0, 0, current_kls, n_steps or {}))
+        """Mean KL (nats) of each bucket in the batch; other buckets keep their λ. n_steps, per bucket, is not used."""
+        super().update(current_kls if isinstance(current_kls, BatchKL) else BatchKL(0.0, 0, current_kls))
 
 
 def get_kl_controller(config: Any) -> KLController:
@@ -80,7 +80,7 @@ def apply_kl_penalty(
     token_kl = compute_kl(data.tensor(f"old_{kind}"), data.tensor(f"ref_{kind}"), kl_penalty)
     kl, row_kl = masked_kl(token_kl, data.tensor("response_mask"))
     labels = data.non_tensor_batch.get("difficulty")
-    seen = BatchKL(float(row_kl.mean()), len(data), {}, {}) if labels is None else BatchKL.of(row_kl, labels)
+    seen = BatchKL(float(row_kl.mean()), len(data), {}) if labels is None else BatchKL.of(row_kl, labels)
     coefficients = kl_ctrl.coefficients(np.full(len(data), None) if labels is None else labels)
     data.batch["token_level_rewards"] = penalized_rewards(data.tensor("token_level_scores"), coefficients, kl)
     metrics = seen.metrics(coefficients) | kl_ctrl.metrics()
@@ -107,4 +107,4 @@ def compute_policy_loss(
     dual = min(clip_ratio_dual, 1e9)  # infinity is no setting, and no ratio is above e²⁰
     settings = PolicySettings(clip_low=clip_ratio_low, clip_high=clip_ratio_high, clip_dual=dual, ratio=ratio_level)
     tokens = PolicyTokens(old_log_probs, log_probs, advantages, response_mask)
-    return policy_loss(ppo(settings), tokens, loss_avg_mode=loss_avg_mode, **more)
+    return policy_loss(ppo(settings), tokens, mode=loss_avg_mode, **more)

@@ -234,7 +234,7 @@ def _losses(config: Config, batch: DataProto, log_probs: Tensor) -> list[float]:
     for row in range(len(batch)):
         old, advantages, mask, weights = (batch.tensor(name)[row : row + 1] for name in names)
         tokens = PolicyTokens(old, log_probs[row : row + 1], advantages, mask, torch.zeros_like(mask, dtype=torch.bool))
-        losses.append(float(policy_loss(surrogate, tokens, weights, "token")[0]))
+        losses.append(float(policy_loss(surrogate, tokens, weights)[0]))
     return losses
 
 

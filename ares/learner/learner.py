@@ -100,8 +100,7 @@ class Learner:
 
     def _shard(self) -> None:
         shard(self.policy.whole, self.policy.model, self.device)
-        own = self.config.model.lora is not None and self.config.model.reference is None
-        if self.reference is not None and not own:  # with adapters it is the policy
+        if self.reference is not None and self.reference.model is not self.policy.model:  # as with adapters
             shard(self.reference.whole, self.reference.model, self.device)
         if self.critic is not None:
             shard(self.critic, self.critic.decoder, self.device)
@@ -271,7 +270,7 @@ class Learner:
         if not len(batch):
             return None
         self.objective.choose(batch, self.version, self.optimizer_steps)
-        averaging = {"loss_avg_mode": aggregation, "normalizer": normalizer, "constant_length": constant}
+        averaging = {"mode": aggregation, "normalizer": normalizer, "constant_length": constant}
         self._drop_gradients()
         means, losses, row_kls = self._accumulate(batch, controller, averaging, compares)
         norms = {"actor/grad_norm": self._clip(self.policy.model)}

@@ -110,11 +110,11 @@ class Objective:
         tokens = PolicyTokens(old, log_probs, part["advantages"], part.mask, chosen)
         loss, metrics = policy_loss(self.surrogate, tokens, part["importance_weights"], **averaging)
         # The entropy is averaged as the loss is, every other metric over tokens.
-        share = loss_normalizer(part.mask, averaging["loss_avg_mode"], averaging["constant_length"])
+        share = loss_normalizer(part.mask, averaging["mode"], averaging["constant_length"])
         means.add({"actor/entropy_loss": metrics.pop("entropy_loss")}, float(share))
         means.add({f"actor/{name}": value for name, value in metrics.items()}, float(part.mask.sum()))
         if compares:
-            _, mismatch = importance_weights(log_probs.detach(), part["old_log_probs"], part.mask, None)
+            _, mismatch = importance_weights(log_probs.detach(), part["old_log_probs"], part.mask)
             means.add({name: mismatch[name] for name in MISMATCH}, float(part.mask.sum()))
         terms = {"actor/pg_loss": loss}
         if self.config.algorithm.entropy_bonus.is_on:

@@ -14,7 +14,6 @@ from ares.step.collate import (
     sequence_batch,
     token_batch,
 )
-from ares.step.cursor import Cursor
 from ares.step.demonstrations import demonstrated_rows, load_demonstrations, weigh
 from ares.step.episodes import episode_rows, episodes_so_far, next_turns, played, turn_rows
 from ares.step.metrics import OF_A_FUNCTION, evaluation_metrics, evaluation_table

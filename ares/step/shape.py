@@ -92,13 +92,7 @@ def shape(batch: DataProto, state: RunState, config: Config, is_trigger: Tensor 
     advantages, returns = _advantages(batch, counts, parts, config)
     batch.batch["advantages"], batch.batch["returns"] = advantages, returns
     weights, mismatch = importance_weights(
-        batch.tensor("old_log_probs"),
-        batch.tensor("engine_log_probs"),
-        batch.tensor("response_mask"),
-        policy.importance_cap,
-        policy.importance_weights,
-        policy.importance_level,
-        policy.importance_floor,
+        batch.tensor("old_log_probs"), batch.tensor("engine_log_probs"), batch.tensor("response_mask"), policy
     )
     batch.batch["importance_weights"] = weights
     if policy.old_log_probs == "learner":  # else the update measures the mismatch
@@ -193,13 +187,9 @@ def _kl(batch: DataProto, state: RunState, config: Config) -> dict[str, float]:
         batch.batch["token_level_rewards"] = penalized_rewards(scores, coefficients, kl)
     else:
         known = np.nan_to_num(accuracy.astype(float), nan=1.0)
-        batch.batch["kl_coefs"] = token_coefficients(
-            second_chance(coefficients, difficulty, known, settings.relax_wrong_easy),
-            batch.tensor("hwe_mask"),
-            settings.relax_hwe,
-            settings.relax_scope,
-            config.algorithm.entropy.window,
-        )
+        of_rows = second_chance(coefficients, difficulty, known, settings.relax_wrong_easy)
+        window = config.algorithm.entropy.window
+        batch.batch["kl_coefs"] = token_coefficients(of_rows, batch.tensor("hwe_mask"), settings, window)
     if state.beta is not None:  # in the loss β multiplies it
         metrics = seen.metrics(coefficients * state.beta.coefficients(difficulty))
     else:

@@ -51,7 +51,7 @@ def controllers():
 
 
 def feed(controller, means, n=8):
-    controller.update(BatchKL(sum(means.values()), n, means, dict.fromkeys(means, n)))
+    controller.update(BatchKL(sum(means.values()), n, means))
 
 
 def test_in_the_loss_k1_has_no_expected_gradient_and_the_others_lead_to_the_reference():
@@ -226,11 +226,10 @@ def test_the_published_update_is_the_loops(told, seen):
     rows, difficulty = torch.tensor([0.3, 0.1, 0.2]), ["easy", "hard", "easy"]
     batch = BatchKL.of(rows, difficulty)
     per_bucket = isinstance(told, TokenLevelAdaptiveKLController)
-    told.update(*((batch.buckets, batch.bucket_rows) if per_bucket else (batch.mean, 3)))
+    told.update(*((batch.buckets, {}) if per_bucket else (batch.mean, 3)))
     seen.update(batch)
     assert told.state_dict() == seen.state_dict()
     assert batch.buckets == pytest.approx({"easy": 0.25, "hard": 0.1})
-    assert batch.bucket_rows == {"easy": 2, "hard": 1}
 
 
 @pytest.mark.parametrize("controller", [*controllers(), BucketBeta(KLSettings(target=0.01))])
@@ -278,9 +277,9 @@ def test_get_kl_controller():
 def test_hwe_tokens_get_the_relaxed_coefficient():
     rows = of_rows({"easy": 1.0, "medium": 2.0, "hard": 4.0}, ["hard", "easy"])
     hwe = torch.tensor([[0, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0]]).bool()
-    token = kl.token_coefficients(rows, hwe, 0.5)
+    token = kl.token_coefficients(rows, hwe, KLSettings(relax_hwe=0.5), window=2)
     assert token.tolist() == [[4, 2, 2, 4, 4, 4, 4], [1] * 7]
-    window = kl.token_coefficients(rows, hwe, 0.5, "window", window=2)
+    window = kl.token_coefficients(rows, hwe, KLSettings(relax_hwe=0.5, relax_scope="window"), window=2)
     assert window.tolist() == [[4, 4, 2, 2, 2, 4, 4], [1] * 7]
 
 

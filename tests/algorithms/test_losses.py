@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from algorithms import losses
 from algorithms.filtering import informative_rows
 from algorithms.published.verl import compute_policy_loss
+from algorithms.settings import PolicySettings
 
 quick = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**31)
@@ -151,13 +152,13 @@ def test_kl_loss_takes_a_coefficient_per_token():
 @given(seeds)
 def test_what_importance_weights_correct_is_measured_also_where_they_are_not_used(seed):
     old, engine, _, mask = batch(seed)
-    ones, metrics = losses.importance_weights(old, engine.masked_fill(mask == 0, math.nan), mask, None)
+    ones, metrics = losses.importance_weights(old, engine.masked_fill(mask == 0, math.nan), mask)
     assert (ones == 1).all()
     assert metrics["mismatch/capped_fraction"] == 0
     assert metrics["mismatch/k3"] >= 0
     assert metrics["mismatch/ratio_min"] <= metrics["mismatch/ratio_mean"] * (1 + 1e-5)
     assert metrics["mismatch/ratio_mean"] <= metrics["mismatch/ratio_max"] * (1 + 1e-5)
-    same, none = losses.importance_weights(old, old, mask, cap=2.0)
+    same, none = losses.importance_weights(old, old, mask, PolicySettings(importance_cap=2.0))
     assert (same == 1).all()
     assert none["mismatch/kl"] == none["mismatch/logprob_diff_max"] == 0
 
@@ -181,7 +182,8 @@ def naive_weights(log_ratios, cap, kind, level, floor):
 def test_importance_weights_of_every_kind_and_level(level, kind, seed, cap, floor):
     old, engine, _, mask = batch(seed)
     engine = engine.masked_fill(mask == 0, math.nan)
-    weights, metrics = losses.importance_weights(old, engine, mask, cap, kind, level, floor)
+    chosen = PolicySettings(importance_cap=cap, importance_weights=kind, importance_level=level, importance_floor=floor)
+    weights, metrics = losses.importance_weights(old, engine, mask, chosen)
     least, expected = 1 / cap if floor is None else floor, []
     for row in range(len(mask)):
         log_ratios = (old - engine)[row][mask[row] > 0].tolist()
@@ -226,7 +228,7 @@ def test_filtering_errors():
 def test_a_log_prob_of_the_engine_that_is_nan_is_no_weight_but_stays_nan():
     """It became the cap: the token was trained on, twice as much as any other."""
     weights, _ = losses.importance_weights(
-        torch.zeros(1, 2), torch.tensor([[0.0, math.nan]]), torch.ones(1, 2), 2.0, "truncated"
+        torch.zeros(1, 2), torch.tensor([[0.0, math.nan]]), torch.ones(1, 2), PolicySettings(importance_cap=2.0)
     )
     assert weights[0, 0] == 1.0
     assert weights[0, 1].isnan()

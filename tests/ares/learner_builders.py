@@ -28,7 +28,7 @@ def learner(*overrides: str) -> Learner:
 
 def mean_apart(log_probs: torch.Tensor, batch: DataProto) -> float:
     """Mean difference of log-probs [B, L] from those that a batch was sampled with, in nats."""
-    return importance_weights(log_probs, batch.tensor("engine_log_probs"), batch.tensor("response_mask"), None)[1][
+    return importance_weights(log_probs, batch.tensor("engine_log_probs"), batch.tensor("response_mask"))[1][
         "mismatch/logprob_diff_mean"
     ]
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from ares.history import draws, ledger, open_past, pairs
-from ares.step import Cursor
+from ares.step.cursor import Cursor
 from ares.store import Ref, RunStore
 from tests.in_process import train_here
 from tests.short_runs import told

@@ -40,7 +40,7 @@ def moved(kind: str) -> RunState:
         high_entropy_token_num=[3.0, 4.0, 5.0, 8.0, 1.0, 0.0],
     )
     found.threshold.update([1.0, 2.5])
-    seen = BatchKL(0.5, 100, {"easy": 0.5, "hard": 0.0}, {"easy": 1, "hard": 1})
+    seen = BatchKL(0.5, 100, {"easy": 0.5, "hard": 0.0})
     found.kl.update(seen)
     if found.beta is not None:
         found.beta.update(seen)
