@@ -3,11 +3,8 @@
 import math
 
 import pytest
-import torch
 
-from ares.step.shape import shape
-from ares.step.state import RunState
-from tests.ares.builders import config, experienced, shaped
+from tests.ares.builders import shaped
 from tests.ares.learner_builders import equal, finite, learner, sampled, weights
 
 
@@ -34,19 +31,6 @@ def test_a_value_that_is_not_finite_skips_the_update_and_is_counted(name: str, b
     untouched = learner("algorithm.advantage.estimator=gae")
     untouched.update(batch)
     assert equal(weights(untouched), weights(trained))
-
-
-def test_a_reward_that_is_not_finite_skips_the_update() -> None:
-    trained = learner("algorithm.aepo.enabled=false", "algorithm.overlong.soft_punish_cache=2")
-    batch = experienced(trained, sampled())
-    batch.batch["old_log_probs"][0, 0] = math.nan
-    batch.batch["engine_log_probs"][0, 0] = math.nan
-    before = weights(trained)
-    shape_config = config("algorithm.kl.placement=none", "algorithm.aepo.enabled=false")
-    shape(batch, RunState.initial(shape_config, 10), shape_config)
-    batch.batch["kl_coefs"] = torch.zeros_like(batch.tensor("old_log_probs"))
-    assert trained.update(batch).metrics["actor/skipped_updates"] == 1
-    assert equal(before, weights(trained))
 
 
 def test_only_the_optimiser_step_with_the_bad_value_is_skipped() -> None:

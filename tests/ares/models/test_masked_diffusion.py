@@ -150,24 +150,6 @@ def test_long_rows_in_bfloat16_are_the_model_but_for_rounding() -> None:
         assert float(difference.mean()) < 0.2  # two versions are weighed, by up to their inverse ratios
 
 
-def test_padding_attends_to_itself_and_nothing_to_padding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A position that attends to nothing is NaN where a model's own code fills masked scores with −inf."""
-    policy, rows = load(), batch()
-    given, forward = [], policy.decoder.forward
-
-    def noted(*, attention_mask: torch.Tensor, **inputs: torch.Tensor) -> object:
-        given.append(attention_mask)
-        return forward(attention_mask=attention_mask, **inputs)
-
-    monkeypatch.setattr(policy.decoder, "forward", noted)
-    policy.token_log_probs(rows.batch, 1.0)
-    (mask,) = given
-    padding = ~mask[:, 0].diagonal(dim1=1, dim2=2).logical_and(mask[:, 0].sum(1) > 1)
-    assert padding.any()
-    assert mask.any(-1).all()
-    assert (mask[:, 0].sum(1)[padding] == 1).all()
-
-
 def test_a_model_whose_decoder_cannot_be_told_from_its_head_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """transformers gives the model itself for remote code such as LLaDA's."""
     monkeypatch.setattr(type(load().model), "get_decoder", lambda self: self)

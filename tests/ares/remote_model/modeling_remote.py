@@ -6,21 +6,9 @@ from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
+from transformers.models.qwen2.modeling_qwen2 import Qwen2MLP, Qwen2RMSNorm
 
 from .configuration_remote import RemoteConfig
-
-
-def norm(x, weight, eps):
-    return weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
-
-
-class Scale(nn.Module):
-    def __init__(self, size, eps):
-        super().__init__()
-        self.weight, self.eps = nn.Parameter(torch.ones(size)), eps
-
-    def forward(self, x):
-        return norm(x, self.weight, self.eps)
 
 
 class Attention(nn.Module):
@@ -47,23 +35,12 @@ class Attention(nn.Module):
         return self.o_proj(attended.transpose(1, 2).reshape(rows, length, size))
 
 
-class Feed(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        size, inner = config.hidden_size, config.intermediate_size
-        self.gate_proj, self.up_proj = nn.Linear(size, inner, bias=False), nn.Linear(size, inner, bias=False)
-        self.down_proj = nn.Linear(inner, size, bias=False)
-
-    def forward(self, x):
-        return self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
-
-
 class Layer(nn.Module):
     def __init__(self, config):
         super().__init__()
-        self.self_attn, self.mlp = Attention(config), Feed(config)
-        self.input_layernorm = Scale(config.hidden_size, config.rms_norm_eps)
-        self.post_attention_layernorm = Scale(config.hidden_size, config.rms_norm_eps)
+        self.self_attn, self.mlp = Attention(config), Qwen2MLP(config)
+        self.input_layernorm = Qwen2RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.post_attention_layernorm = Qwen2RMSNorm(config.hidden_size, config.rms_norm_eps)
 
     def forward(self, x, mask, positions):
         x = x + self.self_attn(self.input_layernorm(x), mask, positions)
@@ -75,7 +52,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
-        self.norm = Scale(config.hidden_size, config.rms_norm_eps)
+        self.norm = Qwen2RMSNorm(config.hidden_size, config.rms_norm_eps)
 
     def forward(self, input_ids, attention_mask=None, position_ids=None):
         mask = None
