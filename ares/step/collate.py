@@ -79,9 +79,7 @@ def graded(batch: DataProto, rows: pd.DataFrame) -> DataProto:
         non_tensors={
             "global_id": rows["id"].tolist(),
             # A column of a table has one type; data sets without answers have no column.
-            "ground_truth": [answer_text(answer) for answer in rows["answer"]]
-            if "answer" in rows
-            else [""] * len(rows),
+            "ground_truth": [answer_text(answer) for answer in rows.get("answer", [""] * len(rows))],
             "accuracy": rows["accuracy"].to_numpy(dtype=float, na_value=np.nan).tolist(),
             "format": rows["format"].tolist(),
             "truncated": (rows["finish_reason"] == "length").tolist(),

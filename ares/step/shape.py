@@ -125,13 +125,7 @@ def _rewards(batch: DataProto, state: RunState, config: Config) -> tuple[np.ndar
             "high_entropy_token_num", "target_high_entropy_token_num", "alpha_entropy", "difficulty"
         )
         parts["entropy_score"] = entropy_score(
-            np.nan_to_num(accuracy),
-            counts.astype(float),
-            targets.astype(float),
-            alphas.astype(float),
-            difficulty,
-            aepo.zero_baseline,
-            aepo.guard_inversion,
+            np.nan_to_num(accuracy), counts, targets, alphas, difficulty, aepo.zero_baseline, aepo.guard_inversion
         )
     if cache := config.algorithm.overlong.soft_punish_cache:
         punishment = soft_overlong(lengths, config.rollout.max_response_length, cache)
