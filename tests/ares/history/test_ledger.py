@@ -118,4 +118,4 @@ def test_a_pair_is_a_right_and_a_wrong_answer_of_each_trained_group_with_both(ru
     assert len(written) == mixed > 0
     assert f"{mixed} pairs of samples of uninterrupted" in said.stdout.replace("\n", " ")
     again = told(runs, "export", "uninterrupted", "--pairs", "--out", str(out))
-    assert (again.returncode, "File exists" in again.stderr) == (2, True)
+    assert (again.returncode, "is there already" in again.stderr) == (2, True)
