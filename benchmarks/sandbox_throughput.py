@@ -25,6 +25,7 @@ from typing import NamedTuple
 from sandbox import Program, SandboxPool, isolation
 
 MBPP = Path(os.environ.get("ARES_TEST_DATA", "absent"), "mbpp", "mbpp.jsonl")
+SYSTEM = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable  # bare: without packages
 SLOW = 0.05
 """Seconds: programs that take longer by themselves measure MBPP, not the sandbox."""
 LAYERS = {
@@ -53,13 +54,13 @@ def cpu_seconds() -> float:
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
-def judge_with_interpreters(workers: int, programs: list[Program]) -> Judged:
+def judge_with_interpreters(python: str, workers: int, programs: list[Program]) -> Judged:
     """`python -c` with the program and a test, for every test of every program."""
 
     def judge(program: Program) -> float:
         started = time.perf_counter()
         for test in program.tests:
-            subprocess.run([sys.executable, "-c", f"{program.source}\n{test}"], check=True, capture_output=True)
+            subprocess.run([python, "-c", f"{program.source}\n{test}"], check=True, capture_output=True)
         return time.perf_counter() - started
 
     started, cpu = time.perf_counter(), cpu_seconds()
@@ -104,8 +105,10 @@ def main() -> None:
     asked = parser.parse_args()
     logging.disable()  # each pool warns that it has no isolation
     programs = load_programs(asked.programs)
-    plain = "python -c per test"
-    designs = {plain: partial(judge_with_interpreters, asked.workers, programs[: asked.slow_programs])}
+    plain, bare = "python -c per test", f"{SYSTEM} -c"
+    few = asked.workers, programs[: asked.slow_programs]
+    designs = {plain: partial(judge_with_interpreters, sys.executable, *few)}
+    designs |= {bare: partial(judge_with_interpreters, SYSTEM, *few)}
     designs |= {name: partial(judge_with_pool, asked.workers, layers, programs) for name, layers in LAYERS.items()}
     fresh = [dataclasses.replace(program, fresh_per_test=True) for program in programs]
     designs["all layers, a candidate per test"] = partial(judge_with_pool, asked.workers, isolation.LAYERS, fresh)
@@ -117,15 +120,14 @@ def main() -> None:
     print(f"{len(programs)} {'MBPP' if MBPP.exists() else 'stand-in'} programs × 3 asserts, {asked.workers} workers, "
           f"{asked.rounds} rounds, load {os.getloadavg()[0]:.1f}; {plain}: {per_test:.1f} ms of CPU time, by what its "
           "environment imports")  # fmt: skip
-    print(f"| design | programs/s | p50 ms | p95 ms | × {plain} | CPU ms a program | × in CPU time |\n|{'---|' * 7}")
+    print(f"| design | programs/s | p50 ms | p95 ms | × {plain} | × {bare} | CPU ms a program |\n|{'---|' * 7}")
     for name, rounds in judged.items():
         seconds = [each for judged_once in rounds for each in judged_once.seconds]
         p50, p95 = (1000 * statistics.quantiles(seconds, n=100)[at] for at in (49, 94))
         rate, cpu = (statistics.median(getattr(each, of) for each in rounds) for of in ("rate", "cpu"))
-        pairs = list(zip(rounds, judged[plain], strict=True))
-        faster = statistics.median(ours.rate / theirs.rate for ours, theirs in pairs)
-        cheaper = statistics.median(theirs.cpu / ours.cpu for ours, theirs in pairs)
-        print(f"| {name} | {rate:.1f} | {p50:.1f} | {p95:.1f} | {faster:.1f} | {1000 * cpu:.1f} | {cheaper:.1f} |")
+        pairs = [zip(rounds, judged[theirs], strict=True) for theirs in (plain, bare)]
+        faster = [statistics.median(ours.rate / theirs.rate for ours, theirs in each) for each in pairs]
+        print(f"| {name} | {rate:.1f} | {p50:.1f} | {p95:.1f} | {faster[0]:.1f} | {faster[1]:.1f} | {1000 * cpu:.1f} |")
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ def solve(first, second):
         found.popitem()
     return (first, [second, tuple(found)], found)
 """
+LAST_ID = 19
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2, "/dev/fd/0": 0, "/proc/self/fd/0": 0}
 _open_file = open
 _set_stack_size = threading.stack_size
@@ -171,6 +172,18 @@ def _share_among_threads() -> None:
         setattr(module.context.BaseContext, name, staticmethod(kind))
 
 
+def rehearsal() -> list[bytes]:
+    """What a checker sends a candidate: a program of our own, then calls of its function. Their ids end at LAST_ID."""
+    limits = {"stdin": None, "is_checker": False, "memory_bytes": 256 << 20, "cpu_seconds": 60}
+    orders: list[dict[str, Any]] = [{"source": _REHEARSAL, "code": b"", **limits}]
+    arguments: list[Any] = [["l", [3, 1, 2]], 7, "text", ["t", [1.5, None, True]], ["d", ["a", "b"], [1, 2]]]
+    for number in range(LAST_ID + 1):
+        values = [arguments[number % len(arguments)], ["l", [["l", [1, 2]], ["t", ["x", number]]]]]
+        changes: dict[str, Any] = {"changed": [], "dropped": []} if number else {}
+        orders.append({"do": "call", "id": number, "args": [["name", "solve"], *values], **changes})
+    return [wire.encode_order(order) for order in orders]
+
+
 def rehearse() -> None:
     """Serve a program of our own from its arrival to its last answer, as a candidate does.
 
@@ -178,13 +191,7 @@ def rehearse() -> None:
     runs, which candidates then need not repeat.
     """
     ours, theirs = socket.socketpair()
-    ours.sendall(wire.encode_order({"source": _REHEARSAL, "code": b""}))
-    arguments: list[Any] = [["l", [3, 1, 2]], 7, "text", ["t", [1.5, None, True]], ["d", ["a", "b"], [1, 2]]]
-    for number in range(20):
-        values = [arguments[number % len(arguments)], ["l", [["l", [1, 2]], ["t", ["x", number]]]]]
-        changes: dict[str, Any] = {"changed": [], "dropped": []} if number else {}
-        order = {"do": "call", "id": number, "args": [["name", "solve"], *values], **changes}
-        ours.sendall(wire.encode_order(order))
+    ours.sendall(b"".join(rehearsal()))
     ours.shutdown(socket.SHUT_WR)
     limit = sys.getrecursionlimit()
     with contextlib.suppress(wire.ConnectionClosed):

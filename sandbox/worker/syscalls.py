@@ -48,7 +48,8 @@ WORKER_ONLY: Numbers = {  # before it confines a process, never afterwards
     "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445), "landlock_restrict_self": (446, 446),
     "seccomp": (317, 277), "mount_setattr": (442, 442), "pivot_root": (155, 41), "setns": (308, 268),
     "unshare": (272, 97), "setgroups": (116, 159), "setresuid": (117, 147), "setresgid": (119, 149),
-    "capset": (126, 91),
+    "capset": (126, 91), "io_uring_setup": (425, 425), "io_uring_register": (427, 427),
+    "pidfd_open": (434, 434),
 }  # fmt: skip
 NUMBERS = ALLOWED | CONDITIONAL | WORKER_ONLY
 

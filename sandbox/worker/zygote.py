@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 
-from . import arrays, candidate, checker, confinement, in_process, packages, wire
+from . import arrays, candidate, checker, confinement, hot_pages, in_process, kernel, packages, wire
 from .session import ALIVE, ANSWER, PROGRESS
 
 _OWN_FRAMES = 12  # of ours, below those of a program
@@ -26,7 +26,6 @@ _LOW_NUMBERS = 8
 _MOMENTS = 200  # milliseconds
 # Of a program's threads. The default of 8 MiB counts in full against its memory: 64 threads would fill it.
 _STACK_BYTES = 2 << 20
-_filler: list[bytes] = []
 
 
 def main(connection: socket.socket, warm: list[str]) -> None:
@@ -48,7 +47,6 @@ def main(connection: socket.socket, warm: list[str]) -> None:
         arrays.install()
         layers.mapped, anonymous = packages.memory(proc)
         of_packages = anonymous - before
-    os.close(proc)
     # For all forks: once here is cheaper than once in each.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
@@ -67,10 +65,10 @@ def main(connection: socket.socket, warm: list[str]) -> None:
     packages.seed(candidate.RANDOM_SEED)  # nothing draws numbers before a program does
     candidate.rehearse()
     gc.collect()
-    # What a fork allocates would fill the holes that imports have left, one page to copy for each of them.
-    _filler.extend(bytes(16 * size - sys.getsizeof(b"")) for size in range(3, 33) for _ in range(150))
     gc.freeze()  # otherwise the collector of every fork touches, and so copies, all of these pages
-    layers.limit_own_resources()
+    zygote.hold_hot_pages(proc)
+    os.close(proc)
+    layers.limit_own_resources()  # only now, since held pages count as locked memory
     wire.send(connection, wire.encode_frame({"applied": layers.applied, "missing": layers.missing}))
     zygote.serve()
 
@@ -89,6 +87,21 @@ class Zygote:
         self._null = null
         self._progress = os.memfd_create("progress")
         self._candidate = 0
+
+    def hold_hot_pages(self, proc: int) -> None:
+        """Have forks copy at once what candidates write anyway, which a machine may refuse."""
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # otherwise a candidate's files in /proc are root's
+        connection, outputs = self._fork_candidate()
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        connection.sendall(b"".join(candidate.rehearsal()))
+        replies = wire.Frames(connection)
+        while replies.message().get("id") != candidate.LAST_ID:
+            pass
+        with contextlib.suppress(OSError):
+            hot_pages.hold(hot_pages.written_by(self._candidate, proc))
+        self._kill()
+        for fd in (connection.detach(), *outputs):
+            os.close(fd)
 
     def serve(self) -> None:
         """Fork a checker whenever a job waits and none is there to read it; returns when the pool is gone."""
@@ -133,20 +146,26 @@ class Zygote:
     def _spawn(self, control: socket.socket) -> None:
         """Fork a candidate, after the end of the last; give the checker its connection, stdout and stderr file."""
         self._kill()
+        connection, outputs = self._fork_candidate()
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("3i", connection.fileno(), *outputs))
+        control.sendmsg([ANSWER.pack(self._candidate, 0, 0.0, 0)], [rights])
+        for fd in (connection.detach(), *outputs):
+            os.close(fd)
+
+    def _fork_candidate(self) -> tuple[_socket.socket, list[int]]:
+        """Fork a candidate; its connection, and its files of stdout and stderr."""
         # Without the standard library's wrapper: what runs between forks writes to shared pages, which are then copied.
         ours, theirs = _socket.socketpair()
         # Files rather than pipes: nobody need drain them, and RLIMIT_FSIZE caps them.
         outputs = [os.memfd_create(name) for name in ("stdout", "stderr")]
         null = os.open("/dev/null", os.O_RDONLY)  # its own: flags of an open file are shared by all that hold it
         self._layers.prepare_candidate([null, *outputs, theirs.fileno()])
-        child = os.fork()
-        if child == 0:
+        self._candidate = os.fork()
+        if self._candidate == 0:
             candidate.main(self._layers)
-        self._candidate = child
-        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("3i", ours.fileno(), *outputs))
-        control.sendmsg([ANSWER.pack(child, 0, 0.0, 0)], [rights])
-        for fd in (ours.detach(), theirs.detach(), null, *outputs):
+        for fd in (theirs.detach(), null):
             os.close(fd)
+        return ours, outputs
 
     def _kill(self, is_ending: bool = False) -> tuple[int, float, int]:
         """Kill the candidate, if there is one; its (wait status, CPU seconds, peak resident bytes).

@@ -1,0 +1,99 @@
+"""Pages that forks copy at once: no faults there, and nothing but speed depends on it."""
+
+import ctypes
+import mmap
+import os
+import resource
+import signal
+
+import pytest
+
+from sandbox import Program
+from sandbox.worker import hot_pages
+from tests.sandbox.sandbox_configurations import GOOD, Configuration, judge
+
+PAGES = 300
+
+
+def memory() -> mmap.mmap:
+    """Written pages of this process's own, without huge pages, where a single fault copies many."""
+    pages = mmap.mmap(-1, PAGES * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages.madvise(mmap.MADV_NOHUGEPAGE)
+    write(pages)
+    return pages
+
+
+def write(pages: mmap.mmap) -> None:
+    for at in range(0, len(pages), mmap.PAGESIZE):
+        pages[at] = 1
+
+
+def address(pages: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(pages))
+
+
+def bytes_within(spans: list[hot_pages.Span], pages: mmap.mmap) -> int:
+    first, last = address(pages), address(pages) + len(pages)
+    return sum(max(0, min(start + size, last) - max(start, first)) for start, size in spans)
+
+
+def faults_in_fork(pages: mmap.mmap) -> int:
+    """Page faults of a fork that writes these pages."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        write(pages)
+        os.write(writer, str(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    faults = int(os.read(reader, 20))
+    os.close(reader)
+    os.close(writer)
+    return faults
+
+
+def test_what_a_fork_has_written_is_told_from_what_it_has_not() -> None:
+    pages, others = memory(), memory()
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        write(pages)
+        os.write(theirs, b".")
+        signal.pause()
+    assert os.read(ours, 1) == b"."
+    proc = os.open("/proc", os.O_RDONLY)
+    try:
+        spans = hot_pages.written_by(child, proc)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        for fd in (proc, ours, theirs):
+            os.close(fd)
+    assert bytes_within(spans, pages) == len(pages)
+    assert bytes_within(spans, others) == 0
+
+
+def test_a_fork_that_writes_held_pages_has_no_faults() -> None:
+    pages = memory()
+    assert faults_in_fork(pages) >= PAGES
+    try:
+        ring = hot_pages.hold([(address(pages), len(pages))])
+    except OSError as error:
+        pytest.skip(f"no io_uring here: {error}")
+    assert faults_in_fork(pages) < PAGES // 2
+    os.close(ring)
+
+
+@pytest.mark.parametrize("refused", ["io_uring_setup", "io_uring_register", "pidfd_open"])
+def test_verdicts_do_not_depend_on_it(refused: str) -> None:
+    wrong = Program(source="def f(x): return x", tests=["assert f(1) == 2"])
+    reply = judge(Configuration("no hot pages", refuse=(refused,)), [GOOD, wrong, GOOD], num_workers=1)
+    assert [verdict["error_type"] for verdict in reply["verdicts"]] == ["accepted", "wrong_answer", "accepted"]
+
+
+def test_a_candidate_has_no_descriptor_of_it() -> None:
+    source = "import os\ndef f():\n return [n for n in range(64) if n > 3 and is_open(n)]\n"
+    source += "def is_open(n):\n try: os.fstat(n)\n except OSError: return False\n return True\n"
+    reply = judge(Configuration("as it is"), [Program(source=source, tests=["assert f() == []"])])
+    assert reply["verdicts"][0]["error_type"] == "accepted"
