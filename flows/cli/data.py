@@ -12,7 +12,7 @@ import typer
 
 from ares.errors import UserError
 from ares.printable import printable
-from flows.cli.command import Overrides, RunName, console, errors, next_step, show_table
+from flows.cli.command import Overrides, RunName, console, errors, next_step, show_table, write_new
 from flows.cli.completion import profile_names
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def check(
 @app.command()
 def used(
     run: RunName,
-    out: Annotated[Path | None, typer.Option(help="Write the table to this .csv file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the table to this .csv file, a new one.")] = None,
 ) -> None:
     """What a run has made of its train set: each problem, how often drawn and trained on, with what accuracies."""
     from ares.history import ledger
@@ -114,10 +114,7 @@ def used(
     if cells:
         show_table(f"of those drawn most often, the hardest {len(cells)}", ["id", *map(str, hardest.columns)], cells)
     if out is not None:
-        try:
-            table.to_csv(out)
-        except OSError as error:
-            raise UserError(f"{out} cannot be written: {error.strerror or error}") from error
+        write_new(out, table.to_csv())
         console.print(f"all: {out}")
 
 
