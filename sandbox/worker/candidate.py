@@ -42,11 +42,14 @@ FILE = "<solution>"
 _RPC = 3  # its number among the descriptors that stay open
 
 
-def main(confinement: Confinement) -> None:
-    """Body of the forked process, with stdin, stdout, stderr and the connection to the checker. Never returns."""
+def main(confinement: Confinement, fds: list[int]) -> None:
+    """Body of the forked process. Never returns.
+
+    fds: stdin, stdout, stderr and the connection to the checker.
+    """
     status = 1
     try:
-        status = _live(confinement)
+        status = _live(confinement, fds)
     except wire.ConnectionClosed:
         status = 0
     except MemoryError:
@@ -55,9 +58,9 @@ def main(confinement: Confinement) -> None:
         os._exit(status)
 
 
-def _live(confinement: Confinement) -> int:
+def _live(confinement: Confinement, fds: list[int]) -> int:
     """Confine this process, then load and run a program. Its exit status, if it comes to an end."""
-    confinement.confine_user(_RPC + 1)
+    confinement.confine_user(False, fds)
     connection = wire.stream_socket(_RPC)
     requests = wire.Frames(connection)
     request = requests.order()

@@ -42,10 +42,10 @@ _UNUSED = {"cpu": 0.0, "peak_rss": 0, "stdout": b"", "stderr": b""}
 _PHASES = {"compile": "syntax_error", "load": "runtime_error"}
 
 
-def main(confinement: Confinement) -> None:
-    """Body of the forked process, with the streams and the descriptors named above. Never returns."""
+def main(confinement: Confinement, fds: list[int]) -> None:
+    """Body of the forked process. Never returns. fds: the streams and what is named above."""
     try:
-        confinement.confine_user(_PROGRESS + 1)
+        confinement.confine_user(True, fds)
         confinement.confine_calls(True, _CHECKER_MEMORY_BYTES, 1 << 20)
         job_connection = wire.stream_socket(_JOB)
         jobs = wire.Frames(job_connection)

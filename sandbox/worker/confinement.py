@@ -28,7 +28,7 @@ class Confinement:
     packages: list[str] = dataclasses.field(default_factory=list)  # folders that programs may import from, too
     applied: list[str] = dataclasses.field(default_factory=list)
     missing: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
-    pids: tuple[kernel.Call, kernel.Call] | None = None  # namespaces.prepare_pids()
+    own_pids: int | None = None  # a descriptor of the worker's PID namespace
     uids: tuple[int, int] | None = None  # of candidates, of checkers
     mapped: int = 0  # bytes of address space that every fork starts with
     # Two users that no other worker shares: RLIMIT_NPROC counts per user, and a user may signal its own processes.
@@ -36,8 +36,6 @@ class Confinement:
     _rulesets: dict[bool, landlock.Ruleset] = dataclasses.field(default_factory=dict)  # by whether it is a checker's
     _readable: list[str] = dataclasses.field(default_factory=list)
     _filters: dict[bool, seccomp.Filter] = dataclasses.field(default_factory=dict)
-    _ready: dict[tuple[int, ...], list[kernel.Call]] = dataclasses.field(default_factory=dict)  # by role, descriptors
-    _first: list[kernel.Call] = dataclasses.field(default_factory=list)  # what the next fork does first
 
     def enter(self, wanted: set[str]) -> None:
         """Apply the worker-wide layers among those wanted and note which are missing.
@@ -80,23 +78,23 @@ class Confinement:
     def _enter_namespaces(self) -> None:
         if os.geteuid() == 0:
             try:
-                kernel.make(kernel.prepare("unshare", namespaces.EVERYTHING))
+                kernel.call("unshare", namespaces.EVERYTHING)
             except PermissionError:
                 # A root without CAP_SYS_ADMIN (a container's): a user namespace, but never one mapped to real root.
-                kernel.make(*_become(self._own_uids[0]))
+                _become(self._own_uids[0])
                 self.applied.append("uid")
                 kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # the change of user gave /proc/self to root
                 namespaces.enter_user_namespace()
         else:
             namespaces.enter_user_namespace()
         _continue_as_first_process()
-        self.pids = namespaces.prepare_pids()
+        self.own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
 
     def _choose_uids(self) -> None:
         """Find a uid that this user namespace maps and that can still import, trying each in a child."""
 
         def read_libraries() -> None:
-            kernel.make(*_become(uids[0]))
+            _become(uids[0])
             for place in (os.path.dirname(os.__file__), *self.packages):
                 os.listdir(place)
 
@@ -110,7 +108,7 @@ class Confinement:
     def _check_seccomp(self) -> None:
         for is_checker in (False, True):  # here once, for all later forks
             # A checker may signal nobody, a candidate only itself: process 1 of its PID namespace, if it has one.
-            pid = None if is_checker else 1 if self.pids is not None else seccomp.ANY_PID
+            pid = None if is_checker else 1 if self.own_pids is not None else seccomp.ANY_PID
             has_files = "root" in self.applied and not is_checker
             program = seccomp.build_filter(pid, may_receive_fds=is_checker, has_files=has_files)
             self._filters[is_checker] = seccomp.Filter(program)
@@ -141,46 +139,39 @@ class Confinement:
                 limits[resource.RLIMIT_NPROC] = _MAX_THREADS
             _set_limits(limits)
 
-    def prepare_candidate(self, fds: Sequence[int]) -> None:
+    def prepare_candidate(self) -> None:
         """Called by the zygote before it forks a candidate: an empty /tmp and a PID namespace of its own."""
         if "root" in self.applied:
             if namespaces.renew_tmp(belongs_to_candidates=self.uids is None) and self._rulesets:
                 self._rulesets[False].close()
                 self._rulesets[False] = landlock.Ruleset(self._readable, ["/tmp"])
-                self._ready.clear()
             os.utime("/tmp", (0, 0))  # its change time would reveal whether the candidate before wrote to it
-        if self.pids is not None:
-            kernel.make(*self.pids)  # unshare() works once, until setns() takes it back
-        self._prepare_user(False, fds)
+        self.prepare_checker()
+        if self.own_pids is not None:
+            kernel.call("unshare", kernel.CLONE_NEWPID)  # works once, until setns() takes it back
 
-    def prepare_checker(self, fds: Sequence[int]) -> None:
-        """Called by the zygote before it forks a checker."""
-        if self.pids is not None:
-            kernel.make(self.pids[0])
-        self._prepare_user(True, fds)
+    def prepare_checker(self) -> None:
+        """Called by the zygote before it forks a checker, which is in its own PID namespace."""
+        if self.own_pids is not None:
+            kernel.call("setns", self.own_pids, kernel.CLONE_NEWPID)
 
-    def _prepare_user(self, is_checker: bool, fds: Sequence[int]) -> None:
-        """Make ready what confine_user() does in the next fork, which is to have these descriptors as 0, 1, …
+    def confine_user(self, is_checker: bool, fds: Sequence[int]) -> None:
+        """First half, before any input is read: user, capabilities, files.
 
-        None of them may have the number that another is to get.
+        fds: become descriptors 0, 1, …, and no other stays open. None may have the number that another is to get.
         """
-        key = (is_checker, *fds)
-        if key not in self._ready:
-            calls = [kernel.prepare("dup3", fd, number, 0) for number, fd in enumerate(fds)]
-            if self._rulesets:  # first, for its descriptor is not kept
-                calls.insert(0, self._rulesets[is_checker].restrict)
-            if "root" in self.applied and not is_checker:
-                calls.append(kernel.prepare_chdir())  # for relative file names
-            # Capabilities: of the user namespace, or of a root that cannot change its user.
-            calls += [kernel.prepare_drop()] if self.uids is None else _become(self.uids[is_checker])
-            self._ready[key] = calls
-        self._first = self._ready[key]
-
-    def confine_user(self, kept: int) -> None:
-        """First half, before any input is read: user, capabilities, files. Only descriptors below `kept` stay open."""
-        kernel.make(*self._first)
-        os.closerange(kept, 4096)
-        if self.pids is None:
+        if self._rulesets:
+            self._rulesets[is_checker].restrict()
+        for number, fd in enumerate(fds):
+            os.dup2(fd, number)
+        os.closerange(len(fds), 4096)
+        if "root" in self.applied and not is_checker:
+            os.chdir("/tmp")  # for relative file names
+        if self.uids is None:
+            kernel.drop_capabilities()  # of the user namespace, or of a root that cannot change its user
+        else:
+            _become(self.uids[is_checker])
+        if self.own_pids is None:
             # After the change of user, which clears it. With a PID namespace an orphan ends with the namespace.
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -197,7 +188,7 @@ class Confinement:
             }
             _set_limits(limits)
         if "seccomp" in self.applied:
-            if self.pids is None and not is_checker:
+            if self.own_pids is None and not is_checker:
                 self._filters[is_checker].set_pid(os.getpid())
             self._filters[is_checker].install()
 
@@ -222,9 +213,10 @@ def _try_in_child(act: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _become(uid: int) -> list[kernel.Call]:
-    ids = (uid, uid, uid)
-    return [kernel.prepare("setgroups", 0, 0), kernel.prepare("setresgid", *ids), kernel.prepare("setresuid", *ids)]
+def _become(uid: int) -> None:
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
 
 
 def _continue_as_first_process() -> None:

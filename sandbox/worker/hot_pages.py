@@ -30,7 +30,7 @@ def written_by(child: int, proc: int) -> list[Span]:
 
     proc: a descriptor of /proc, which may number processes otherwise than the caller.
     """
-    handle = kernel.make(kernel.prepare("pidfd_open", child, 0))
+    handle = kernel.call("pidfd_open", child, 0)
     about = dict(line.split(":") for line in _read(f"self/fdinfo/{handle}", proc).splitlines())
     os.close(handle)
     pagemap = os.open(f"{int(about['Pid'])}/pagemap", os.O_RDONLY, dir_fd=proc)
@@ -58,11 +58,11 @@ def _read(name: str, proc: int) -> str:
 def hold(spans: list[Span]) -> int:
     """Have forks copy this memory at once, as long as the returned descriptor is open. Raises OSError."""
     parameters = ctypes.create_string_buffer(_RING_PARAMETERS_BYTES)  # struct io_uring_params, all zero
-    ring = kernel.make(kernel.prepare("io_uring_setup", 1, ctypes.addressof(parameters)))
+    ring = kernel.call("io_uring_setup", 1, ctypes.addressof(parameters))
     vector = array.array("Q", [word for span in spans[:_MAX_BUFFERS] for word in span])
     address, words = vector.buffer_info()
     try:
-        kernel.make(kernel.prepare("io_uring_register", ring, _REGISTER_BUFFERS, address, words // 2))
+        kernel.call("io_uring_register", ring, _REGISTER_BUFFERS, address, words // 2)
     except OSError:
         os.close(ring)
         raise

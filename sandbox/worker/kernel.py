@@ -1,9 +1,7 @@
 """Thin wrappers over the Linux calls that Python does not offer. Every failure is an OSError that names the call."""
 
 import ctypes
-import functools
 import os
-from collections.abc import Callable
 
 from . import syscalls
 
@@ -30,44 +28,36 @@ _AT_RECURSIVE = 0x8000
 _LINUX_CAPABILITY_VERSION_3 = 0x20080522
 _CAPABILITY_HEADER = (ctypes.c_uint32 * 2)(_LINUX_CAPABILITY_VERSION_3, 0)
 _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
-_TMP = ctypes.create_string_buffer(b"/tmp")
-
-Call = tuple[str, Callable[[], int]]
-"""A call with its arguments, by name. Made before a fork, it touches few pages in it, which the kernel must copy."""
 
 
-def prepare(name: str, *args: int) -> Call:
-    """A raw system call that both machines have; pointers are passed as addresses."""
+def call(name: str, *args: int) -> int:
+    """What a raw system call returns that both machines have; pointers are passed as addresses. Raises OSError."""
     number = syscalls.number(name)
     assert number is not None
-    return name, functools.partial(libc.syscall, ctypes.c_long(number), *map(ctypes.c_void_p, args))
+    return _checked(name, libc.syscall(ctypes.c_long(number), *map(ctypes.c_void_p, args)))
 
 
-def make(*calls: Call) -> int:
-    """Make prepared calls; what the last one returned. Raises OSError."""
-    result = 0
-    for name, call in calls:
-        result = call()
-        if result < 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), name)
+def _checked(name: str, result: int) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), name)
     return result
 
 
 def prctl(option: int, value: int) -> None:
     """prctl(option, value, 0, 0, 0)."""
-    make((f"prctl({option})", lambda: libc.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0)))))
+    _checked(f"prctl({option})", libc.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))))
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
     """mount(2)."""
     encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
-    make((f"mount {target}", lambda: libc.mount(*encoded[:3], ctypes.c_ulong(flags), encoded[3])))
+    _checked(f"mount {target}", libc.mount(*encoded[:3], ctypes.c_ulong(flags), encoded[3]))
 
 
 def unmount(target: str) -> None:
     """Detach a mount: at once for new users, completely when the last user is gone."""
-    make((f"umount {target}", lambda: libc.umount2(os.fsencode(target), MNT_DETACH)))
+    _checked(f"umount {target}", libc.umount2(os.fsencode(target), MNT_DETACH))
 
 
 def make_read_only(path: str, is_device: bool = False) -> None:
@@ -81,7 +71,7 @@ def make_read_only(path: str, is_device: bool = False) -> None:
     try:
         size = ctypes.sizeof(attributes)
         where = (_AT_FDCWD, ctypes.addressof(target), _AT_RECURSIVE, ctypes.addressof(attributes), size)
-        make(prepare("mount_setattr", *where))
+        call("mount_setattr", *where)
     except OSError:
         locked = os.statvfs(path).f_flag & (MS_NODEV | MS_NOEXEC | MS_NOATIME | MS_NODIRATIME)
         nodev = 0 if is_device else MS_NODEV
@@ -91,16 +81,11 @@ def make_read_only(path: str, is_device: bool = False) -> None:
 def pivot_root_here() -> None:
     """Make the current directory, a mount point, the root, and drop the old root."""
     here = ctypes.create_string_buffer(b".")
-    make(prepare("pivot_root", ctypes.addressof(here), ctypes.addressof(here)))
+    call("pivot_root", ctypes.addressof(here), ctypes.addressof(here))
     unmount(".")
     os.chdir("/")
 
 
-def prepare_drop() -> Call:
+def drop_capabilities() -> None:
     """Clear the effective, permitted and inheritable capability sets."""
-    return prepare("capset", ctypes.addressof(_CAPABILITY_HEADER), ctypes.addressof(_NO_CAPABILITIES))
-
-
-def prepare_chdir() -> Call:
-    """Make /tmp the current directory."""
-    return prepare("chdir", ctypes.addressof(_TMP))
+    call("capset", ctypes.addressof(_CAPABILITY_HEADER), ctypes.addressof(_NO_CAPABILITIES))

@@ -30,21 +30,22 @@ class Ruleset:
 
         Raises OSError if Landlock is absent or switched off.
         """
-        version = kernel.make(kernel.prepare("landlock_create_ruleset", 0, 0, 1))
+        version = kernel.call("landlock_create_ruleset", 0, 0, 1)
         handled = sum(rights for since, rights in _RIGHTS_SINCE.items() if version >= since)
         attributes = ctypes.create_string_buffer(  # files, network, what is scoped
             struct.pack("QQQ", handled, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
         )
         size = 8 if version < 4 else 16 if version < 6 else 24
-        create = kernel.prepare("landlock_create_ruleset", ctypes.addressof(attributes), size, 0)
-        self._fd = kernel.make(create)
+        self._fd = kernel.call("landlock_create_ruleset", ctypes.addressof(attributes), size, 0)
         everything = handled & ~_MAKE_SPECIAL & ~_EXECUTE
         groups = ((read_only, _READ), (read_write, everything), (["/dev/null"], everything), (listed, _READ_DIR))
         for paths, rights in groups:
             for path in paths:
                 self._allow(path, rights, handled)
-        self.restrict = kernel.prepare("landlock_restrict_self", self._fd, 0)
-        """Confines the calling thread, and all it starts. Needs no_new_privs; cannot be undone."""
+
+    def restrict(self) -> None:
+        """Confine the calling thread, and all it starts. Needs no_new_privs; cannot be undone."""
+        kernel.call("landlock_restrict_self", self._fd, 0)
 
     def _allow(self, path: str, rights: int, handled: int) -> None:
         try:
@@ -54,8 +55,7 @@ class Ruleset:
         is_directory = stat.S_ISDIR(os.fstat(parent).st_mode)
         rights = rights if is_directory else rights & handled & _FILE_RIGHTS
         rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, parent))
-        where = (self._fd, _RULE_PATH_BENEATH, ctypes.addressof(rule), 0)
-        kernel.make(kernel.prepare("landlock_add_rule", *where))
+        kernel.call("landlock_add_rule", self._fd, _RULE_PATH_BENEATH, ctypes.addressof(rule), 0)
         os.close(parent)
 
     def close(self) -> None:

@@ -61,7 +61,7 @@ def without(paths: list[str], hidden: list[str]) -> list[str]:
 def enter_user_namespace() -> None:
     """Enter all namespaces, within a new user namespace that maps only the caller. Raises OSError if refused."""
     uid, gid = os.geteuid(), os.getegid()
-    kernel.make(kernel.prepare("unshare", kernel.CLONE_NEWUSER | EVERYTHING))
+    kernel.call("unshare", kernel.CLONE_NEWUSER | EVERYTHING)
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{_INNER_ID} {uid} 1"),
@@ -147,12 +147,3 @@ def renew_tmp(belongs_to_candidates: bool) -> bool:
     kernel.unmount("/tmp")
     mount_tmp()
     return True
-
-
-def prepare_pids() -> tuple[kernel.Call, kernel.Call]:
-    """(a call after which forks stay in this PID namespace, one that then has the next be the first of a fresh one).
-
-    For the first process of the worker's PID namespace: setns() refuses it to any other.
-    """
-    own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-    return kernel.prepare("setns", own, kernel.CLONE_NEWPID), kernel.prepare("unshare", kernel.CLONE_NEWPID)

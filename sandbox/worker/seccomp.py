@@ -11,6 +11,7 @@ from . import kernel, syscalls
 
 _LOAD, _AND, _JUMP, _JUMP_EQ, _JUMP_SET, _RETURN = 0x20, 0x54, 0x05, 0x15, 0x45, 0x06
 _RET_ALLOW, _RET_KILL, _RET_ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_SET_MODE_FILTER = 1
 _EPERM, _ENOTTY, _ENOSYS, _ENOTSUP = 1, 25, 38, 95
 _NUMBER, _ARCH = 0, 4  # offsets in struct seccomp_data
 
@@ -185,16 +186,14 @@ class Filter:
     """A filter, for many forks."""
 
     def __init__(self, program: bytes) -> None:
-        set_mode_filter = 1
         self._instructions = ctypes.create_string_buffer(program, len(program))
         # struct sock_fprog
         descriptor = struct.pack("HP", len(program) // 8, ctypes.addressof(self._instructions))
         self._descriptor = ctypes.create_string_buffer(descriptor, len(descriptor))
-        self._install = kernel.prepare("seccomp", set_mode_filter, 0, ctypes.addressof(self._descriptor))
 
     def install(self) -> None:
         """Confine the calling thread, and all it starts. Needs no_new_privs; cannot be undone."""
-        kernel.make(self._install)
+        kernel.call("seccomp", _SET_MODE_FILTER, 0, ctypes.addressof(self._descriptor))
 
     def set_pid(self, pid: int) -> None:
         """Put a process in the place of ANY_PID: in a fork, whose memory is its own. Much cheaper than building it."""

@@ -115,11 +115,11 @@ class Zygote:
     def _serve_checker(self) -> None:
         """Fork a checker, which reads the job itself, and serve it until it ends."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        null = self._null
-        self._layers.prepare_checker([null, null, null, self._connection.fileno(), theirs.fileno(), self._progress])
+        self._layers.prepare_checker()
         child = os.fork()
         if child == 0:
-            checker.main(self._layers)
+            streams = [self._null] * 3
+            checker.main(self._layers, [*streams, self._connection.fileno(), theirs.fileno(), self._progress])
         theirs.close()
         events = select.poll()
         events.register(ours, select.POLLIN)
@@ -159,10 +159,10 @@ class Zygote:
         # Files rather than pipes: nobody need drain them, and RLIMIT_FSIZE caps them.
         outputs = [os.memfd_create(name) for name in ("stdout", "stderr")]
         null = os.open("/dev/null", os.O_RDONLY)  # its own: flags of an open file are shared by all that hold it
-        self._layers.prepare_candidate([null, *outputs, theirs.fileno()])
+        self._layers.prepare_candidate()
         self._candidate = os.fork()
         if self._candidate == 0:
-            candidate.main(self._layers)
+            candidate.main(self._layers, [null, *outputs, theirs.fileno()])
         for fd in (theirs.detach(), null):
             os.close(fd)
         return ours, outputs
