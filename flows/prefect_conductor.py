@@ -7,9 +7,9 @@
        └─ task run "update"
 
 Steps and phases are plain awaits. A thread sends their records to the server with Prefect's client, those of steps
-first, so that a kill loses none of a finished step though the server is slow. One of Prefect's own subflows waits 1 to
-2.5 s for the server; these wait for nothing. While the server is away the run continues, with a warning. Suspend ends
-the run at its next step or phase.
+first: a kill loses what a slow server has not taken yet, and a step that was committed may then be shown as crashed.
+One of Prefect's own subflows waits 1 to 2.5 s for the server; these wait for nothing. While the server is away the run
+continues, with a warning. Suspend ends the run at its next step or phase.
 Not covered: what a step does (flows/train.py), the run's flow (flows/deployed.py), retries (ares/runs/conductor.py).
 """
 
