@@ -251,7 +251,7 @@ def test_the_recorded_losses(golden):
     names = ("logps", "advantages", "completion_mask", "old_logps", "ref_logps")
     for case in golden("diffu_loss"):
         tensors = [torch.tensor(case["inputs"][name], dtype=torch.float32) for name in names]
-        loss, kl = coupled_grpo_loss(*tensors, case["inputs"]["beta"], case["inputs"]["epsilon"])
+        loss, kl = coupled_grpo_loss(*tensors, **{name: case["inputs"][name] for name in ("beta", "epsilon")})
         assert float(loss) == pytest.approx(case["expected"]["loss"], abs=1e-5)
         assert float(kl) == pytest.approx(case["expected"]["mean_kl_intended"], abs=1e-5)
 

@@ -35,10 +35,10 @@ def test_value_and_gradient_are_those_of_the_definition(
     tensors = inputs(11, 16, 50)
     upstream = torch.linspace(-1, 2, 11)
     leaves = [tensor.clone().requires_grad_() for tensor in tensors]
-    kl = exact_kl(*leaves, temperature)
+    kl = exact_kl(*leaves, temperature=temperature)
     (kl * upstream).sum().backward()
     expected_leaves = [tensor.double().requires_grad_() for tensor in tensors]
-    expected = naive(*expected_leaves, temperature)
+    expected = naive(*expected_leaves, temperature=temperature)
     (expected * upstream.double()).sum().backward()
     torch.testing.assert_close(kl.double(), expected, atol=1e-4, rtol=1e-4)
     for leaf, wanted in zip(leaves[:2], expected_leaves[:2], strict=True):

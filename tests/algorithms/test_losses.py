@@ -74,7 +74,7 @@ def test_parts_of_a_batch_add_up_to_the_whole(seed, mode):
 def test_bfloat16_is_only_how_the_inputs_are_stored(level, mode):
     old, new, advantages, mask = (x.bfloat16() for x in batch(0, rows=2, length=3001, spread=0.05))
     wide = [x.float() for x in (old, new, advantages)]
-    expected = compute_policy_loss(*wide, mask.float(), loss_avg_mode=mode, ratio_level=level)
+    expected = compute_policy_loss(*wide, response_mask=mask.float(), loss_avg_mode=mode, ratio_level=level)
     loss, metrics = compute_policy_loss(old, new, advantages, mask.float(), loss_avg_mode=mode, ratio_level=level)
     assert torch.equal(loss, expected[0])
     assert metrics == expected[1]

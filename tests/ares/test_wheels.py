@@ -35,7 +35,7 @@ def test_what_fits_the_machine_is_found(python: str, has: str, asked: str, names
     index, wheels = tmp_path / "index", tmp_path / "wheels"
     index.mkdir()
     for each, requires in PUBLISHED.items():
-        make_wheel(index, *each.split("-"), "", requires)
+        make_wheel(index, *each.split("-"), text="", requires=requires)
     (tmp_path / "pyproject.toml").write_text(f'[dependency-groups]\ngpu = ["{asked}"]\n')
     registry = {"UV_NO_INDEX": "1", "UV_FIND_LINKS": str(index), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index)}
     given = {"WHEELS": str(wheels), "PY": python, "HAS": has}

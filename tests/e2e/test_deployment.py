@@ -171,7 +171,7 @@ def test_retention_waits_for_no_run_and_touches_none_in_training(deployed: Deplo
     """The queue of runs is full meanwhile."""
     flow_runs = {"beside": held(deployed, "beside"), "beside-too": deployed.run("beside-too")}
     deployed.wait_for(flow_runs["beside-too"], "Running")
-    a_run(deployed.runs, "old", 50, None, now=time.time())
+    a_run(deployed.runs, "old", 50, None)
     collecting = deployed.get("deployments/name/ares-gc/ares-gc")["id"]
     parameters = {"older_than": 30, "working_files": True}
     body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
