@@ -106,9 +106,9 @@ def main() -> None:
     logging.disable()  # each pool warns that it has no isolation
     programs = load_programs(asked.programs)
     plain, bare = "python -c per test", f"{SYSTEM} -c"
-    few = asked.workers, programs[: asked.slow_programs]
-    designs = {plain: partial(judge_with_interpreters, sys.executable, *few)}
-    designs |= {bare: partial(judge_with_interpreters, SYSTEM, *few)}
+    given = asked.workers, programs[: asked.slow_programs]
+    designs = {plain: partial(judge_with_interpreters, sys.executable, *given)}
+    designs |= {bare: partial(judge_with_interpreters, SYSTEM, *given)}
     designs |= {name: partial(judge_with_pool, asked.workers, layers, programs) for name, layers in LAYERS.items()}
     fresh = [dataclasses.replace(program, fresh_per_test=True) for program in programs]
     designs["all layers, a candidate per test"] = partial(judge_with_pool, asked.workers, isolation.LAYERS, fresh)

@@ -146,12 +146,12 @@ class Confinement:
                 self._rulesets[False].close()
                 self._rulesets[False] = landlock.Ruleset(self._readable, ["/tmp"])
             os.utime("/tmp", (0, 0))  # its change time would reveal whether the candidate before wrote to it
-        self.prepare_checker()
+        self.stay_in_own_pids()
         if self.own_pids is not None:
             kernel.call("unshare", kernel.CLONE_NEWPID)  # works once, until setns() takes it back
 
-    def prepare_checker(self) -> None:
-        """Called by the zygote before it forks a checker, which is in its own PID namespace."""
+    def stay_in_own_pids(self) -> None:
+        """Called by the zygote before it forks a checker, which is to be in its own PID namespace."""
         if self.own_pids is not None:
             kernel.call("setns", self.own_pids, kernel.CLONE_NEWPID)
 

@@ -13,10 +13,11 @@ import array
 import ctypes
 import mmap
 import os
+from typing import TextIO
 
 from . import kernel
 
-_PRESENT, _EXCLUSIVE = 1 << 63, 1 << 56  # in an entry of pagemap; exclusive: of one process alone
+_COPIED = 1 << 63 | 1 << 56  # in an entry of pagemap: present, and of one process alone
 _REGISTER_BUFFERS = 0
 _MAX_BUFFERS = 1024
 _RING_PARAMETERS_BYTES = 120
@@ -30,29 +31,38 @@ def written_by(child: int, proc: int) -> list[Span]:
 
     proc: a descriptor of /proc, which may number processes otherwise than the caller.
     """
-    handle = kernel.call("pidfd_open", child, 0)
-    about = dict(line.split(":") for line in _read(f"self/fdinfo/{handle}", proc).splitlines())
-    os.close(handle)
-    pagemap = os.open(f"{int(about['Pid'])}/pagemap", os.O_RDONLY, dir_fd=proc)
     spans: list[Span] = []
-    for line in _read("self/maps", proc).splitlines():
-        addresses, access, *_ = line.split(maxsplit=2)
-        start, end = (int(address, 16) for address in addresses.split("-"))
-        if access == "rw-p":
+    with _opened(f"{_number(child, proc)}/pagemap", proc) as pagemap:
+        for start, end in _private_memory(proc):
             size, at = 8 * (end - start) // mmap.PAGESIZE, 8 * start // mmap.PAGESIZE
-            for number, entry in enumerate(array.array("Q", os.pread(pagemap, size, at))):
-                page = start + number * mmap.PAGESIZE
-                if entry & _PRESENT and entry & _EXCLUSIVE:
-                    follows = spans and sum(spans[-1]) == page
-                    first = spans.pop()[0] if follows else page
-                    spans.append((first, page + mmap.PAGESIZE - first))
-    os.close(pagemap)
+            entries = array.array("Q", os.pread(pagemap.fileno(), size, at))
+            copied = [number for number, entry in enumerate(entries) if entry & _COPIED == _COPIED]
+            for page in (start + number * mmap.PAGESIZE for number in copied):
+                first = spans.pop()[0] if spans and sum(spans[-1]) == page else page
+                spans.append((first, page + mmap.PAGESIZE - first))
     return spans
 
 
-def _read(name: str, proc: int) -> str:
-    with os.fdopen(os.open(name, os.O_RDONLY, dir_fd=proc)) as file:
-        return file.read()
+def _number(child: int, proc: int) -> int:
+    """A child's number in this /proc."""
+    handle = kernel.call("pidfd_open", child, 0)
+    try:
+        with _opened(f"self/fdinfo/{handle}", proc) as file:
+            return next(int(line.removeprefix("Pid:")) for line in file.read().splitlines() if line.startswith("Pid:"))
+    finally:
+        os.close(handle)
+
+
+def _private_memory(proc: int) -> list[tuple[int, int]]:
+    """First and last address of the caller's memory that it may write and shares with no one."""
+    with _opened("self/maps", proc) as file:
+        lines = [line.split(maxsplit=2) for line in file.read().splitlines()]
+    bounds = [addresses.split("-") for addresses, access, _ in lines if access == "rw-p"]
+    return [(int(start, 16), int(end, 16)) for start, end in bounds]
+
+
+def _opened(name: str, proc: int) -> TextIO:
+    return os.fdopen(os.open(name, os.O_RDONLY, dir_fd=proc))
 
 
 def hold(spans: list[Span]) -> int:

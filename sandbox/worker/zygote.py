@@ -115,7 +115,7 @@ class Zygote:
     def _serve_checker(self) -> None:
         """Fork a checker, which reads the job itself, and serve it until it ends."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._layers.prepare_checker()
+        self._layers.stay_in_own_pids()
         child = os.fork()
         if child == 0:
             streams = [self._null] * 3

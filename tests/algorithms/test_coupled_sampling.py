@@ -250,8 +250,9 @@ def coupled_grpo_loss(log_probs, advantages, mask, old, ref, beta, epsilon):
 def test_the_recorded_losses(golden):
     names = ("logps", "advantages", "completion_mask", "old_logps", "ref_logps")
     for case in golden("diffu_loss"):
-        tensors = [torch.tensor(case["inputs"][name], dtype=torch.float32) for name in names]
-        loss, kl = coupled_grpo_loss(*tensors, **{name: case["inputs"][name] for name in ("beta", "epsilon")})
+        inputs = case["inputs"]
+        tensors = [torch.tensor(inputs[name], dtype=torch.float32) for name in names]
+        loss, kl = coupled_grpo_loss(*tensors, beta=inputs["beta"], epsilon=inputs["epsilon"])
         assert float(loss) == pytest.approx(case["expected"]["loss"], abs=1e-5)
         assert float(kl) == pytest.approx(case["expected"]["mean_kl_intended"], abs=1e-5)
 

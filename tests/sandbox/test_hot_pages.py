@@ -5,10 +5,12 @@ import mmap
 import os
 import resource
 import signal
+from pathlib import Path
 
+import psutil
 import pytest
 
-from sandbox import Program
+from sandbox import Program, SandboxPool
 from sandbox.worker import hot_pages
 from tests.sandbox.sandbox_configurations import GOOD, Configuration, judge
 
@@ -83,6 +85,22 @@ def test_a_fork_that_writes_held_pages_has_no_faults() -> None:
         pytest.skip(f"no io_uring here: {error}")
     assert faults_in_fork(pages) < PAGES // 2
     os.close(ring)
+
+
+def test_a_worker_holds_what_its_candidates_write() -> None:
+    """Whatever refuses it is left unsaid, so that a mistake of ours would only make programs slower."""
+    pages = memory()
+    try:
+        os.close(hot_pages.hold([(address(pages), len(pages))]))
+    except OSError as error:
+        pytest.skip(f"no io_uring here: {error}")
+    if os.getuid() != 0:
+        pytest.skip("only root may look at a worker")
+    with SandboxPool(num_workers=1) as pool:
+        pool.run([GOOD])
+        held = [os.readlink(file) for child in psutil.Process().children(recursive=True)
+                for file in Path(f"/proc/{child.pid}/fd").iterdir()]  # fmt: skip
+    assert held.count("anon_inode:[io_uring]") == 1
 
 
 @pytest.mark.parametrize("refused", ["io_uring_setup", "io_uring_register", "pidfd_open"])
