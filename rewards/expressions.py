@@ -324,7 +324,7 @@ class Expression:
                 if abs(exponent.numerator) * (bits - (abs(root) == 1)) > MOST_BITS:
                     raise Unreadable("a power too large")
                 return root**exponent.numerator
-        if not base:
+        if not base and exponent > 0:
             return Fraction(0)
         power, exponent = _float(base), _float(exponent)
         if abs(exponent) * (1 + abs(FLOATS.ln(power))) > 10**6:
