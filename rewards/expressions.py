@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from operator import add, mul, truediv
 from typing import Any
 
 from mpmath import MPContext
@@ -61,10 +62,7 @@ def equal(one: str, other: str) -> bool:
     mine, theirs = _read(one, 0), _read(other, 0)
     if not mine.variables and not theirs.variables:
         return same(mine.value, theirs.value) or _rounds(one, mine.value, other, theirs.value)
-    points = range(1, POINTS + 1)
-    return same(mine.value, theirs.value) and all(
-        same(_read(one, point).value, _read(other, point).value) for point in points
-    )
+    return all(same(_read(one, point).value, _read(other, point).value) for point in range(POINTS + 1))
 
 
 def proportional(one: str, other: str) -> bool:
@@ -274,7 +272,8 @@ class Expression:
         if name in CIRCULAR and exponent == -1:
             return self._call(f"a{name}", value)
         if name in ("ln", "lg", "log"):  # what \log means without a base is not known: a variable
-            result = self._log(value, self._variable("\\log") if base is None else base)
+            base = self._variable("\\log") if base is None else base
+            result = _divide(FLOATS.ln(_float(value)), FLOATS.ln(_float(base)))
         else:
             result = self._call(name.replace("arc", "a"), value)
         return self._to(result, exponent)
@@ -318,25 +317,17 @@ class Expression:
             if base < 0 and exponent.denominator > 1 and exponent.denominator % 2:  # the real root
                 size = self._to(-base, exponent)
                 return -size if exponent.numerator % 2 else size
-            root = base if exponent.denominator == 1 else _exact_root(base, exponent.denominator)
-            if root is not None:
-                bits = max(root.numerator.bit_length(), root.denominator.bit_length())
-                if abs(exponent.numerator) * (bits - (abs(root) == 1)) > MOST_BITS:
+            if exponent.denominator == 1:
+                bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+                if abs(exponent.numerator) * (bits - (abs(base) == 1)) > MOST_BITS:
                     raise Unreadable("a power too large")
-                return root**exponent.numerator
+                return base**exponent.numerator
         if not base and exponent > 0:
             return Fraction(0)
         power, exponent = _float(base), _float(exponent)
         if abs(exponent) * (1 + abs(FLOATS.ln(power))) > 10**6:
             raise Unreadable("a power too large")
         return power**exponent
-
-    def _log(self, value: Number, base: Number) -> Number:
-        result = _divide(FLOATS.ln(_float(value)), FLOATS.ln(_float(base)))
-        if isinstance(value, Fraction) and isinstance(base, Fraction) and abs(result) < LARGEST_FACTORIAL:
-            whole = int(FLOATS.nint(FLOATS.re(result)))
-            return Fraction(whole) if base**whole == value else result
-        return result
 
     def _factorial(self, value: Number) -> Number:
         if not isinstance(value, Fraction) or value.denominator > 1 or value < 0:
@@ -364,32 +355,14 @@ def _float(value: Number) -> Number:
     return FLOATS.mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else value
 
 
-def _on_both(operation: Callable[[Number, Number], Number]) -> Callable[[Number, Number], Number]:
+def _on_both(operation: Callable[[Number, Number], Number], one: Number, other: Number) -> Number:
     """An operation on two fractions, or on floats where one is a float."""
-
-    def apply(one: Number, other: Number) -> Number:
-        if isinstance(one, Fraction) != isinstance(other, Fraction):
-            one, other = _float(one), _float(other)
-        result = operation(one, other)
-        if isinstance(result, Fraction) and result.numerator.bit_length() > 4 * MOST_BITS:
-            raise Unreadable("a number too large")
-        return result
-
-    return apply
+    if isinstance(one, Fraction) != isinstance(other, Fraction):
+        one, other = _float(one), _float(other)
+    result = operation(one, other)
+    if isinstance(result, Fraction) and result.numerator.bit_length() > 4 * MOST_BITS:
+        raise Unreadable("a number too large")
+    return result
 
 
-_add = _on_both(lambda one, other: one + other)
-_multiply = _on_both(lambda one, other: one * other)
-_divide = _on_both(lambda one, other: one / other)
-
-
-def _exact_root(value: Fraction, degree: int) -> Fraction | None:
-    """The root of a fraction if it is one too (of degree 3 and more: up to 100 digits)."""
-    if value < 0 or degree > 64:
-        return None
-
-    def root_of(part: int) -> int:
-        return math.isqrt(part) if degree == 2 else int(FLOATS.nint(FLOATS.root(part, degree)))
-
-    root = Fraction(root_of(value.numerator), root_of(value.denominator))
-    return root if root**degree == value else None
+_add, _multiply, _divide = (functools.partial(_on_both, each) for each in (add, mul, truediv))
