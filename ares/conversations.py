@@ -68,8 +68,6 @@ class Conversations:
         self._ids: dict[str, list[str]] = {}
         """By the digest of the messages that end with that answer: several clients may have the same. Those that nobody
         has continued come first."""
-        self._digests: dict[str, str] = {}
-        """By the id of the answer."""
         self._tokens = 0
 
     def begin(self, messages: list[Message], tools: list[Message]) -> Episode:
@@ -94,15 +92,14 @@ class Conversations:
     def add(self, name: str, messages: list[Message], tools: list[Message], episode: Episode) -> None:
         """Remember an episode by the id of the answer with which its messages end."""
         self.episodes[name] = episode
-        self._digests[name] = digest = _digest(messages, tools)
-        self._ids.setdefault(digest, []).insert(0, name)
+        self._ids.setdefault(_digest(messages, tools), []).insert(0, name)
         self._tokens += len(episode)
         while self._tokens > MOST_TOKENS and len(self.episodes) > 1:
             oldest = next(iter(self.episodes))
             self._tokens -= len(self.episodes.pop(oldest))
-            names = self._ids[digest := self._digests.pop(oldest)]
-            names.remove(oldest)
-            if not names:
+            digest = next(digest for digest, names in self._ids.items() if oldest in names)
+            self._ids[digest].remove(oldest)
+            if not self._ids[digest]:
                 del self._ids[digest]
 
 

@@ -155,11 +155,7 @@ def binary_code_reward(
     **kwargs: Any,
 ) -> list[float | None]:
     """1.0 where `code_reward` is above .99, else 0.0; None stays None."""
-    return binarize(code_reward(completions, num_parallel, provider_type, enforce_same_language, **kwargs))
-
-
-def binarize(rewards: Sequence[float | None]) -> list[float | None]:
-    """1.0 above .99, else 0.0; None stays None."""
+    rewards = code_reward(completions, num_parallel, provider_type, enforce_same_language, **kwargs)
     return [None if reward is None else float(reward > BINARY_THRESHOLD) for reward in rewards]
 
 

@@ -131,7 +131,9 @@ def check_rows(
         for row in of_set if len(sets) > 1 else ():
             row.line, row.id = place(one, row.line), f"{name}/{row.id}"
         shows = [raw[key].tolist() for key in (config.images_key, config.videos_key) if key in raw]
-        _note_prompts(report, of_set, shows)
+        for row in filter(_asks, of_set):
+            media = [repr(values[row.position]) for values in shows if values[row.position] is not None]
+            report.prompts[row.line] = "\n".join([*(message["content"] for message in row.messages), *media])
         rows += of_set
     if not rows:
         return report
@@ -245,13 +247,6 @@ def _see_formats(report: CheckReport, rows: list[Row], answer: str | None) -> No
 
 def _asks(row: Row) -> bool:
     return bool(row.messages) and not row.left_out
-
-
-def _note_prompts(report: CheckReport, rows: list[Row], shows: list[list[Any]]) -> None:
-    """Note every prompt of a set. shows: its columns of media."""
-    for row in filter(_asks, rows):
-        media = [repr(values[row.position]) for values in shows if values[row.position] is not None]
-        report.prompts[row.line] = "\n".join([*(message["content"] for message in row.messages), *media])
 
 
 def _see_duplicates(report: CheckReport) -> None:

@@ -66,20 +66,19 @@ class MediaReader:
             if pixels is not None:  # Qwen2-VL's processors call their bounds on pixels edges
                 setattr(self.processor.size, name, pixels)
         self._kept: OrderedDict[str, Patches] = OrderedDict()
-        self._kept_bytes = 0
 
     def patches(self, reference: str) -> Patches:
         """The patches of a reference. Raises MediaError when its content is gone or has changed."""
-        if reference in self._kept:
-            self._kept.move_to_end(reference)
-            return self._kept[reference]
-        source, _, digest = reference.rpartition(MARK)
-        frames, now = _frames(source, self.fps)
-        if now != digest:
-            raise MediaError(f"{source}: its content has changed since the run was started ({digest} → {now})")
-        cut = self._cut(frames, source.startswith(VIDEO))
-        self._keep(reference, cut)
-        return cut
+        if reference not in self._kept:
+            source, _, digest = reference.rpartition(MARK)
+            frames, now = _frames(source, self.fps)
+            if now != digest:
+                raise MediaError(f"{source}: its content has changed since the run was started ({digest} → {now})")
+            self._kept[reference] = self._cut(frames, source.startswith(VIDEO))
+            while sum(each.pixels.nbytes for each in self._kept.values()) > CACHE_BYTES and len(self._kept) > 1:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(reference)
+        return self._kept[reference]
 
     def resized(self, reference: str) -> Image.Image:
         """An image at the size of its patches. Raises MediaError."""
@@ -112,12 +111,6 @@ class MediaReader:
         steps = len(still) // together
         moving = still.view(steps, together, height * width, channels, -1).permute(0, 2, 3, 1, 4)
         return Patches(moving.reshape(steps * height * width, -1), (steps, height, width))
-
-    def _keep(self, reference: str, patches: Patches) -> None:
-        self._kept[reference] = patches
-        self._kept_bytes += patches.pixels.nbytes
-        while self._kept_bytes > CACHE_BYTES and len(self._kept) > 1:
-            self._kept_bytes -= self._kept.popitem(last=False)[1].pixels.nbytes
 
 
 def content_hash(content: bytes) -> str:

@@ -111,7 +111,8 @@ class TurnTemplate:
     def _tokenise(self, text: str, is_cut: bool = False) -> list[int]:
         tokenizer = self._cutting_tokenizer if is_cut else self._tokenizer
         ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        return [token for token in ids if token != self._cut_id] if is_cut else list(ids)
+        cut = tokenizer.convert_tokens_to_ids(CUT) if is_cut else None
+        return [token for token in ids if token != cut]
 
     @functools.cached_property
     def _cutting_tokenizer(self) -> PreTrainedTokenizerBase:
@@ -119,10 +120,6 @@ class TurnTemplate:
         tokenizer = copy.deepcopy(self._tokenizer)
         tokenizer.add_tokens([AddedToken(CUT, normalized=False, special=True)], special_tokens=True)
         return tokenizer
-
-    @functools.cached_property
-    def _cut_id(self) -> int:
-        return int(self._cutting_tokenizer.convert_tokens_to_ids(CUT))
 
     def _try_results(self, calls: int) -> bool:
         """Whether as many results of tools are messages of their own, rather than one of a user."""

@@ -1,13 +1,12 @@
 """The rewards give the recorded numbers."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 
 from rewards import aepo
-from rewards.code import binarize, code_reward, get_code_format_reward
+from rewards.code import binary_code_reward, code_reward, get_code_format_reward
 from rewards.pass_rates import VerpoSettings, cluster_density, verpo_weights
 from rewards.shaping import rltf_adaptive, shape_code_rewards, soft_overlong
 from tests.rewards.test_shaping import outcomes
@@ -33,38 +32,26 @@ def test_code_reward(golden):
     assert code_reward(completions, provider_type="local", test_cases=tests) == [case["expected"] for case in cases]
 
 
-SLEEPS = "timeout_zeroes_all"
-"""Sleeps through the wall-clock limit of 11 s."""
+HACKS = ["sys_exit_hack", "os_exit_hack", "parent_fd_spoof", "eq_hack", "completion0_vs_last"]
+SLEEPS = pytest.param(["timeout_zeroes_all"], marks=pytest.mark.slow)
+"""Sleeps through the wall-clock limit of 11 s, which costs that test only."""
 
 
-def judged_defects(golden: Any, slow: bool) -> dict[str, tuple[float | None, float]]:
+@pytest.mark.parametrize("tags", [HACKS, SLEEPS])
+def test_published_defects_are_absent(golden, tags):
     # Left out: no tests (an error here, see test_code) and scientific_notation (no rate is parsed from text here).
-    cases = {case["tag"]: case for case in golden("code_reward_defects")}
-    tags = [tag for tag in cases if tag not in ("empty_tests", "scientific_notation") and (tag == SLEEPS) == slow]
-    completions = [
-        messages(*cases[tag]["inputs"].get("messages", [cases[tag]["inputs"].get("content")])) for tag in tags
-    ]
-    rewards = code_reward(
-        completions, provider_type="local", test_cases=[cases[tag]["inputs"]["test_cases"] for tag in tags]
-    )
-    return {tag: (reward, cases[tag]["intended"]) for tag, reward in zip(tags, rewards, strict=True)}
+    cases = [case for case in golden("code_reward_defects") if case["tag"] in tags]
+    assert len(cases) == len(tags)
+    inputs = [case["inputs"] for case in cases]
+    completions = [messages(*each.get("messages", [each.get("content")])) for each in inputs]
+    rewards = code_reward(completions, provider_type="local", test_cases=[each["test_cases"] for each in inputs])
+    assert rewards == pytest.approx([case["intended"] for case in cases], abs=1e-12)
 
 
-def test_published_defects_are_absent(golden):
-    defects = judged_defects(golden, slow=False)
-    assert len(defects) == 5
-    assert all(reward == intended for reward, intended in defects.values()), defects
-
-
-@pytest.mark.slow
-def test_a_timeout_costs_its_own_test_only(golden):
-    ((reward, intended),) = judged_defects(golden, slow=True).values()
-    assert reward == pytest.approx(intended)
-
-
-def test_binary(golden):
+def test_binary(golden, monkeypatch):
     cases = golden("binary_code_reward")
-    assert binarize([case["inputs"] for case in cases]) == [case["expected"] for case in cases]
+    monkeypatch.setattr("rewards.code.code_reward", lambda *_, **__: [case["inputs"] for case in cases])
+    assert binary_code_reward([]) == [case["expected"] for case in cases]
 
 
 def test_rltf_feedback(golden):
