@@ -15,6 +15,7 @@ bucket = st.sampled_from(["easy", "medium", "hard"])
 label = st.sampled_from(["easy", "medium", "hard", "Easy", ""])
 count = st.floats(0, 1e6) | st.integers(0, 200).map(float)
 alpha = st.floats(0, 2)
+FIELDS = ("accuracy", "high_entropy_token_num", "target_high_entropy_token_num", "alpha_entropy", "difficulty")
 switches = st.fixed_dictionaries({"zero_baseline": st.booleans(), "guard_inversion": st.booleans()})
 
 
@@ -70,17 +71,7 @@ def test_linear_in_alpha(accuracy, n, t, a, difficulty, factor, zero_baseline):
 @quick
 @given(st.lists(st.tuples(st.sampled_from([0.0, 1.0]), count, count, alpha, label), min_size=1, max_size=8), switches)
 def test_a_batch_is_its_rows(rows, kwargs):
-    inputs = [
-        {
-            "response": "<think>a</think>\\boxed{1}",
-            "accuracy": accuracy,
-            "high_entropy_token_num": n,
-            "target_high_entropy_token_num": t,
-            "alpha_entropy": a,
-            "difficulty": difficulty,
-        }
-        for accuracy, n, t, a, difficulty in rows
-    ]
+    inputs = [{"response": "<think>a</think>\\boxed{1}"} | dict(zip(FIELDS, row, strict=True)) for row in rows]
     together = aepo.compute_score(inputs, **kwargs)
     assert together == [aepo.compute_score([row], **kwargs)[0] for row in inputs]
     assert [s["overall"] for s in together] == [s["accuracy"] + s["high_entropy_token_num_score"] for s in together]
@@ -141,7 +132,7 @@ def test_no_overflow():
 
 
 @pytest.mark.parametrize("value", [math.nan, -1, math.inf, "many"])
-@pytest.mark.parametrize("field", ["high_entropy_token_num", "target_high_entropy_token_num", "alpha_entropy"])
+@pytest.mark.parametrize("field", FIELDS[1:4])
 def test_a_bad_number_is_named(field, value):
     row = {"response": "", "accuracy": 1.0}
     with pytest.raises(ValueError, match=field):

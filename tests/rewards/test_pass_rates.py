@@ -49,21 +49,27 @@ def test_weights_sum_to_one_and_fall_with_the_rate(rates, alpha):
 @quick
 @given(st.lists(batches(), max_size=6), st.integers(0, 6), st.randoms(use_true_random=False))
 def test_a_cut_anywhere_and_the_order_of_rows_change_nothing(steps, cut, random):
-    whole, shuffled = RunningPassRates(1.0, 0.3), RunningPassRates(1.0, 0.3)
-    resumed = RunningPassRates(1.0, 0.3)
+    """Nor does what is settled, which is not written again."""
+    whole, shuffled, resumed, settled = (RunningPassRates(1.0, 0.3) for _ in range(4))
     for step, (ids, passed) in enumerate(steps):
         if step == cut:
             state = json.loads(json.dumps(resumed.state_dict()))
-            resumed = RunningPassRates(1.0, 0.3)
+            resumed, before, settled = RunningPassRates(1.0, 0.3), settled, RunningPassRates(1.0, 0.3)
             resumed.load_state_dict(state)
-        whole.update(ids, passed)
-        resumed.update(ids, passed)
+            before.settle()
+            assert before.state_dict() == {"problems": [], "rates": []}
+            settled.follow(before)
+        for each in (whole, resumed, settled):
+            each.update(ids, passed)
         order = random.sample(range(len(ids)), len(ids))
         shuffled.update([ids[i] for i in order], [passed[i] for i in order])
+    since = steps[cut:] if cut < len(steps) else steps
+    assert set(settled.state_dict()["problems"]) == {problem for ids, _ in since for problem in ids}
     assert resumed.state_dict() == whole.state_dict()
-    assert resumed.metrics() == whole.metrics()
+    assert resumed.metrics() == settled.metrics() == whole.metrics()
     for problem, size in SIZES.items():
-        assert whole.weights([problem], [size])[0].tolist() == shuffled.weights([problem], [size])[0].tolist()
+        weights = [each.weights([problem], [size])[0].tolist() for each in (whole, shuffled, settled)]
+        assert weights[0] == weights[1] == weights[2]
 
 
 def test_metrics_count_tests_that_say_nothing():
@@ -87,22 +93,3 @@ def test_a_problem_whose_tests_change_is_named_and_changes_nothing():
     with pytest.raises(ValueError, match="problem 'p'"):
         rates.weights(["p"], [3])
     assert rates.state_dict() == before
-
-
-@quick
-@given(st.lists(batches(), min_size=1, max_size=6), st.integers(0, 6))
-def test_what_is_settled_is_not_written_again_and_counts_as_before(steps, cut):
-    whole, settled = RunningPassRates(1.0, 0.3), RunningPassRates(1.0, 0.3)
-    for step, (ids, passed) in enumerate(steps):
-        if step == cut:
-            settled.settle()
-            assert settled.state_dict() == {"problems": [], "rates": []}
-            before, settled = settled, RunningPassRates(1.0, 0.3)
-            settled.follow(before)
-        whole.update(ids, passed)
-        settled.update(ids, passed)
-    since = steps[cut:] if cut < len(steps) else steps
-    assert set(settled.state_dict()["problems"]) == {problem for ids, _ in since for problem in ids}
-    assert settled.metrics() == whole.metrics()
-    for problem in SIZES:
-        assert np.array_equal(settled.rates(problem), whole.rates(problem))

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewards.code import no_code_verdict
 from rewards.pass_rates import VerpoSettings, verpo_group_weights
 from rewards.shaping import (
     DESIGNS,
@@ -60,13 +59,6 @@ def judged_batch(rows):
     return CodeOutcomes.of(*map(list, zip(*rows, strict=True))) if rows else CodeOutcomes.of([], [], [])
 
 
-def test_the_pass_ratio_is_a_share_and_all_tests_passed_are_worth_one():
-    """The figures of the other designs: test_golden.py."""
-    assert shape_code_rewards("pass_ratio", outcomes((None, [1] * 6 + [0] * 4, False))) == [0.6]
-    for design in DESIGNS:
-        assert design == "verpo" or reward(design, outcomes((None, [1] * 10, False))) == [1.0]
-
-
 def test_every_error_type_has_its_branch():
     branch = dict.fromkeys(UNSCORED, math.nan) | dict.fromkeys(RUNTIME_ERRORS, -0.6)
     branch |= {"syntax_error": -1.0, "wrong_answer": -0.3 + 1.3 * 0.5, "accepted": 1.0}
@@ -104,6 +96,7 @@ def test_a_further_test_passed_never_costs_reward_and_all_passed_is_best(passed,
     batch = outcomes((None, passed, False), (None, more, False), (None, [True] * len(passed), False))
     before, after, best = reward(design, batch)
     assert before <= after <= best
+    assert design == "verpo" or best == 1.0
     weights = [np.arange(1.0, len(passed) + 1)] * 3 if design == "dense_weighted" else None
     term = late_efficiency(design, batch, [length] * 3, cost, (50, 150), weights=weights)
     before, after, best = reward(design, batch) + term
@@ -118,13 +111,6 @@ def test_policy_all_wants_every_test_to_end_in_an_error():
     assert shape_code_rewards("dense_linear", batch, error_policy="all") == pytest.approx([0.35, -0.6])
 
 
-def test_a_response_without_code_counts_as_no_python():
-    none = no_code_verdict(3)
-    batch = CodeOutcomes.of([none.error_type] * 2, [[each.verdict for each in none.tests]] * 2, [False, True])
-    assert batch.tests.tolist() == [3, 3]
-    assert shape_code_rewards("dense_linear", batch).tolist() == pytest.approx([-1.0, math.nan], nan_ok=True)
-
-
 def test_late_efficiency_charges_long_responses_that_are_nearly_right():
     batch = outcomes(
         (None, [1] * 9 + [0], False),
@@ -136,15 +122,9 @@ def test_late_efficiency_charges_long_responses_that_are_nearly_right():
     )
     term = late_efficiency("dense_linear", batch, [150, 100, 50, 150, 150, 150], 0.26, (50, 150))
     assert term == pytest.approx([-0.13, -0.13, 0, 0, 0, math.nan], abs=1e-12, nan_ok=True)
-
-
-def test_verpo_weighs_hard_tests_more_and_lets_alike_ones_share():
-    batch = outcomes(*((None, passed, False) for passed in ([1, 1, 0, 1], [1, 1, 0, 0], [1, 1, 1, 0])))
-    (hard_alone, _, _) = verpo_group_weights(["g"] * 3, batch.passed, batch.scored, VERPO)
-    assert hard_alone[0] == hard_alone[1] < hard_alone[2] == hard_alone[3]
-    alike = [np.array([True, False]), np.array([True, False])]
-    shared, _ = verpo_group_weights(["g", "g"], alike, np.array([True, True]), VERPO)
-    assert shared[0] < shared[1]
+    for design in ("sparse", "verpo"):  # which charge only what passes everything
+        term = late_efficiency(design, batch, [150] * 6, 0.2, (50, 150))
+        assert term == pytest.approx([0, -0.2, -0.2, 0, 0, math.nan], nan_ok=True)
 
 
 def test_verpo_rates_leave_out_rows_without_a_score_and_keep_groups_apart():
@@ -184,9 +164,3 @@ def test_a_row_without_tests_is_named_and_an_empty_batch_is_no_error():
         outcomes((None, [1], False), (None, [], False))
     assert shape_code_rewards("dense_linear", judged_batch([])).shape == (0,)
     assert shape_code_rewards("dense_weighted", judged_batch([]), weights=[]).shape == (0,)
-
-
-@pytest.mark.parametrize("design", ["sparse", "verpo"])
-def test_efficiency_of_sparse_and_verpo_charges_only_what_passes_everything(design):
-    batch = outcomes((None, [1] * 9 + [0], False), (None, [1] * 10, False))
-    assert late_efficiency(design, batch, [150, 150], 0.2, (50, 150)).tolist() == [0.0, -0.2]
