@@ -132,12 +132,9 @@ def test_a_request_that_changes_the_history_begins_an_episode_of_its_own(how: st
     first, second, again = policy.chat([ASKED], messages, messages)
     assert second["turns"] == again["turns"] == turns  # an answer may be continued more than once
     assert second["continues"] == (first["id"] if turns == 2 else "")
-    exact = policy.prompts[1] == policy.prompts[2]
-    assert exact
+    assert policy.prompts[1] == policy.prompts[2]
     if turns == 1:
-        text = tokenizer().apply_chat_template(
-            [{**each, "content": each["content"]} for each in messages], tokenize=False, add_generation_prompt=True
-        )
+        text = tokenizer().apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         assert tokenizer().decode(policy.prompts[1]) == text
 
 

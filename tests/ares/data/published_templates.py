@@ -75,9 +75,7 @@ PUBLISHED = {
     "mistral_nemo": Published(MISTRAL, "<s>", tools="tool", has_system=False),
     "smollm2": Published(IM, tools="tool"),
     "smollm3": Published(IM, added=QWEN_ADDED, tools="tool"),
-    "glm4": Published(
-        "<|user|> <|assistant|> <|observation|> <|system|> [gMASK] <sop> <|endoftext|>", tools="tool", spaces=("\n", "")
-    ),
+    "glm4": Published(GLM, tools="tool", spaces=("\n", "")),
     "deepseek_v2": Published(SENTENCE, "<｜begin▁of▁sentence｜>", spaces=(" ", "")),
     "deepseek_v3": Published(SENTENCE, "<｜begin▁of▁sentence｜>", added=DEEPSEEK, tools="tool"),
     "deepseek_r1": Published(SENTENCE, "<｜begin▁of▁sentence｜>", added=DEEPSEEK, tools="tool", opening="<think>"),

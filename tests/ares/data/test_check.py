@@ -73,12 +73,6 @@ def test_a_template_that_trims_or_indents_asks_all_the_same(tmp_path: Path) -> N
         assert len(load_problems(source, "train", DataConfig(train=source), with_template(template))) == 1
 
 
-@pytest.mark.parametrize("source", ["s3://bucket/rows.jsonl", "https://host/rows.parquet", "hf://datasets/a/b"])
-def test_a_url_is_reported_as_it_was_given(source: str) -> None:
-    with pytest.raises(DataError, match=rf"^{source}: data is read from this machine"):
-        checked(source)
-
-
 def test_every_wrong_row_is_named_with_every_reason(tmp_path: Path) -> None:
     rows = [MATH, '{"id": ', MATH | {"prompt": " ", "answer": None}, {"prompt": "3+3=?", "answer": "6"}]
     found = checked(rows_in(tmp_path / "p.jsonl", rows))
@@ -209,14 +203,11 @@ def test_a_held_out_set_that_is_in_the_train_set_is_a_fault_unless_it_is_dropped
     rows = [MATH | {"id": str(place), "prompt": f"{place}?"} for place in range(3)]
     train = rows_in(tmp_path / "train.jsonl", rows)
     held_out = checked(rows_in(tmp_path / "held_out.jsonl", rows[:2]))
-    for drops, good in ((False, False), (True, True)):
+    said = f"all 2 prompts of {tmp_path}/held_out.jsonl are in the train set"
+    for drops in (False, True):
         found = checked(train)
         compare_with_held_out(found, held_out, "own", drops)
-        assert found.good == good
-    assert "all 2 prompts of" not in str(found.findings)
-    found = checked(train)
-    compare_with_held_out(found, held_out)
-    assert findings(found)[0][1].startswith(f"all 2 prompts of {tmp_path}/held_out.jsonl are in the train set")
+        assert [what.partition(": ")[0] for _, what in findings(found)] == [said][drops:]
 
 
 BASE_MODEL = "{% for each in messages %}{{ each.content }}</turn>{% endfor %}"

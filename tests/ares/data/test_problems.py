@@ -45,19 +45,16 @@ def test_a_row_becomes_the_chat_templates_prompt_and_its_tokens(tmp_path: Path) 
 
 
 def test_the_format_prompt_is_put_around_the_problem(tmp_path: Path) -> None:
-    source = jsonl(tmp_path / "p.jsonl", [GOOD | {"prompt": "{x} {prompt}"}])
+    source = jsonl(tmp_path / "p.jsonl", [GOOD | {"prompt": "{x} {prompt} \U0001f600"}])
     prompt = read(source, format_prompt="Solve {prompt}, {y}.").frame["prompt"][0]
-    assert "user\nSolve {x} {prompt}, {y}.<|im_end|>" in prompt
+    assert "user\nSolve {x} {prompt} \U0001f600, {y}.<|im_end|>" in prompt
 
 
 def test_a_system_prompt_comes_before_prompts_that_have_none(tmp_path: Path) -> None:
     asked, own = {"role": "user", "content": "1+1=?"}, {"role": "system", "content": "Be brief."}
     rows = [GOOD, GOOD | {"id": "b", "prompt": [asked]}, GOOD | {"id": "c", "prompt": [own, asked]}]
-    prompts = (
-        read(jsonl(tmp_path / "p.jsonl", rows), system_prompt="Think.", format_prompt="Now {prompt}")
-        .frame["prompt"]
-        .tolist()
-    )
+    source = jsonl(tmp_path / "p.jsonl", rows)
+    prompts = read(source, system_prompt="Think.", format_prompt="Now {prompt}").frame["prompt"].tolist()
     systems = [text.partition("<|im_end|>")[0].removeprefix("<|im_start|>system\n") for text in prompts]
     assert systems == ["Think.", "Think.", "Be brief."]
     asked_as = [text.partition("user\n")[2].partition("<|im_end|>")[0] for text in prompts]
@@ -222,11 +219,6 @@ def test_tools_of_a_row_that_no_prompt_can_show_are_an_error(
         templated(template, jsonl(tmp_path / "p.jsonl", [GOOD | {"tools": tools}]))
 
 
-def test_a_number_that_changes_in_its_twelfth_decimal_is_other_data(tmp_path: Path) -> None:
-    digests = {read(jsonl(tmp_path / "p.jsonl", [GOOD | {"tolerance": each}])).digest() for each in (1e-12, 2e-12, 0.0)}
-    assert len(digests) == 3
-
-
 def test_columns_with_names_of_ours_are_the_rows_own(tmp_path: Path) -> None:
     """`stops` ended responses at its characters, `begun` was put before programs."""
     own = {"stops": "Lyon", "media_references": "a.png", "begun": "1999", "base_tests": 1, "episode_error": "none"}
@@ -317,9 +309,11 @@ def test_the_digest_covers_prompts_and_answers_and_not_the_file(tmp_path: Path) 
         (b"\x89PNG", b"\x89PNH"),
         ({"bytes": b"\xff", "path": None}, {"bytes": b"\xfe", "path": None}),
         (datetime.date(9999, 1, 1), datetime.date(9999, 1, 2)),
+        (1e-12, 2e-12),
+        (1e-12, 0.0),
     ],
 )
-def test_columns_that_no_json_holds_are_in_the_digest(one: Any, other: Any, tmp_path: Path) -> None:
+def test_every_digit_and_columns_that_no_json_holds_are_in_the_digest(one: Any, other: Any, tmp_path: Path) -> None:
     """A recording or a scan beside the text, a date that means never: the run ended with a traceback."""
 
     def digest(extra: Any) -> str:
@@ -374,21 +368,13 @@ def test_a_bad_row_is_an_error_that_names_file_row_and_column(second: Any, said:
     assert said.removeprefix("p.jsonl:2: ") in finding.what
 
 
-def test_text_beyond_the_first_plane_is_text(tmp_path: Path) -> None:
-    assert "\U0001f600" in read(jsonl(tmp_path / "p.jsonl", [GOOD | {"prompt": "\U0001f600"}])).frame["prompt"][0]
-
-
 def test_the_digest_of_the_shipped_sets_is_the_one_their_runs_were_started_with() -> None:
     digests = {name: read(f"examples/tiny/checkpoints/math/{name}.jsonl").digest() for name in ("train", "heldout")}
     assert digests == {"train": "c385fd7b86a54886", "heldout": "7c2f27c6b0000d6f"}
 
 
 def test_blank_lines_do_not_shift_the_rows_that_errors_name(tmp_path: Path) -> None:
-    rows = ["", GOOD, "", GOOD | {"id": "b"}, "", GOOD | {"id": "c", "prompt": ""}]
-    assert "p.jsonl:6: the prompt is empty" in refusal(jsonl(tmp_path / "p.jsonl", rows))
-    rows[-1] = GOOD | {"id": "c", "answer": None}
-    assert "p.jsonl:6: column 'answer'" in refusal(jsonl(tmp_path / "p.jsonl", rows))
-    rows[-1] = GOOD
+    rows = ["", GOOD, "", GOOD | {"id": "b"}, "", GOOD]
     assert "p.jsonl:6: id 'a' is a duplicate of row 2" in refusal(jsonl(tmp_path / "p.jsonl", rows))
 
 
@@ -409,9 +395,8 @@ def test_a_tokenizer_without_a_chat_template_is_an_error_that_names_it(tmp_path:
 
 def test_a_prompt_beyond_the_tokenizers_length_is_quiet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """transformers would warn of indexing errors; prompts that are too long are left out and counted."""
-    source = tmp_path / "long.jsonl"
-    source.write_text(json.dumps({"prompt": "1 + " * 40 + "1 =", "answer": "41"}) + "\n")
+    source = jsonl(tmp_path / "long.jsonl", [GOOD | {"prompt": "1 + " * 40 + "1 ="}])
     short = copy.copy(tokenizer())
     short.model_max_length = 8
-    load_problems(str(source), "train", DataConfig(train=str(source)), short)
+    load_problems(source, "train", DataConfig(train=source), short)
     assert "longer than" not in capfd.readouterr().err

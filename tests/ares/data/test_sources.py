@@ -289,9 +289,11 @@ def test_numbers_are_read_as_their_shortest_decimals(kind: pa.DataType, tmp_path
     assert read.to_dict("list") == {str(each): values for each, values in cells.items()}
 
 
-def test_a_glob_that_matches_nothing_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_without_files_is_refused_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match=rf"data/\*\.jsonl: there is no such file in {tmp_path}"):
-        read_rows("data/*.jsonl", "train")
-    with pytest.raises(DataError, match="is empty: name a file or a data set"):
-        read_rows([], "train")
+    urls = ("s3://bucket/rows.jsonl", "https://host/rows.parquet", "hf://datasets/a/b")
+    refused: list[tuple[Source, str]] = [(url, rf"^{url}: data is read from this machine") for url in urls]
+    refused += [("data/*.jsonl", rf"data/\*\.jsonl: there is no such file in {tmp_path}"), ([], "is empty: name a f")]
+    for source, told in refused:
+        with pytest.raises(DataError, match=told):
+            read_rows(source, "train")

@@ -125,19 +125,12 @@ PROPERTIES = (
 )
 
 
-def check(holds: Callable[..., None], strategies: tuple[Any, ...], examples: int) -> None:
+@pytest.mark.parametrize("examples", [60, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("strategies", "holds"), PROPERTIES)
+def test_an_episode_is_the_whole_conversation(
+    strategies: tuple[Any, ...], holds: Callable[..., None], examples: int
+) -> None:
     settings(max_examples=examples, deadline=None, derandomize=True)(given(*strategies)(holds))()
-
-
-@pytest.mark.parametrize(("strategies", "holds"), PROPERTIES)
-def test_an_episode_is_the_whole_conversation(strategies: tuple[Any, ...], holds: Callable[..., None]) -> None:
-    check(holds, strategies, 60)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("strategies", "holds"), PROPERTIES)
-def test_the_same_for_thousands_of_episodes(strategies: tuple[Any, ...], holds: Callable[..., None]) -> None:
-    check(holds, strategies, 3000)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

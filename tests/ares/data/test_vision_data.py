@@ -1,5 +1,3 @@
-import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from ares.data import check_rows
 from ares.data.media import path_of
 from ares.data.problems import DataError, load_problems
 from tests.ares.builders import tokenizer as text_tokenizer
+from tests.ares.data.code_rows import written
 from tests.ares.vision_builders import CHART, DOTS, image, load, problems, tokenizer
 
 MARK = "<|image_pad|>"
@@ -66,22 +65,16 @@ def test_every_way_to_hold_an_image_gives_the_same_picture(tmp_path: Path) -> No
         assert loaded.digest() == load(tmp_path / "0.parquet").digest()  # where it lies does not matter
 
 
-def test_images_start_from_image_dir(tmp_path: Path) -> None:
-    image(tmp_path / "photos", "a.png")
-    loaded = problems(tmp_path, {"prompt": "<image>?", "images": ["a.png"]}, image_dir=str(tmp_path / "photos"))
-    assert path_of(loaded.frame["media_references"][0][0]) == str(tmp_path / "photos" / "a.png")
-
-
-def test_without_image_dir_they_start_from_the_folder_of_the_data_file(
+def test_images_start_from_image_dir_or_from_the_folder_of_the_data_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    image(tmp_path / "photos", "a.png")
-    rows = tmp_path / "problems.jsonl"
-    rows.write_text(json.dumps({"prompt": "<image>?", "images": ["photos/a.png"], "answer": "1"}) + "\n")
-    for directory, name in ((tmp_path, "problems.jsonl"), (Path("/"), str(rows))):
+    expected = image(tmp_path / "photos", "a.png")
+    loaded = [problems(tmp_path, {"prompt": "<image>?", "images": ["a.png"]}, image_dir=str(tmp_path / "photos"))]
+    rows = written(tmp_path / "rows.jsonl", {"prompt": "<image>?", "images": ["photos/a.png"], "answer": "1"})
+    for directory, name in ((tmp_path, "rows.jsonl"), (Path("/"), str(rows))):
         monkeypatch.chdir(directory)
-        reference = load(Path(name)).frame["media_references"][0][0]
-        assert path_of(reference) == str(tmp_path / "photos" / "a.png")
+        loaded.append(load(Path(name)))
+    assert {path_of(each.frame["media_references"][0][0]) for each in loaded} == {str(expected)}
 
 
 def test_another_content_is_another_data_set(tmp_path: Path) -> None:
@@ -143,30 +136,27 @@ def test_what_cannot_be_used_is_named_with_its_row(tmp_path: Path, row: dict[str
     good = {"prompt": "<image>?", "images": [CHART]}
     with pytest.raises(DataError) as error:
         problems(tmp_path, good, row, image_dir=str(tmp_path))
-    assert f"problems.jsonl:2: {tmp_path}" in str(error.value) or "problems.jsonl:2: " in str(error.value)
+    assert "problems.jsonl:2: " in str(error.value)
     assert told in str(error.value)
 
 
 def test_the_same_question_about_two_pictures_is_not_a_duplicate(tmp_path: Path) -> None:
-    rows = [{"prompt": "<image>?", "answer": "1", "images": [shown]} for shown in (DOTS, CHART, DOTS)]
-    source = tmp_path / "rows.jsonl"
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = ({"prompt": "<image>?", "answer": "1", "images": [shown]} for shown in (DOTS, CHART, DOTS))
+    source = written(tmp_path / "rows.jsonl", *rows)
     report = check_rows(str(source), "train", DataConfig(train=str(source)), vision=True)
     assert report.counts()["duplicate prompts"] == "1: row 3 repeats row 1"
 
 
 def test_only_formats_that_start_no_program_are_read(tmp_path: Path) -> None:
-    written = io.BytesIO()
-    Image.new("RGB", (32, 32)).save(written, "EPS")
-    (tmp_path / "a.png").write_bytes(written.getvalue())
+    Image.new("RGB", (32, 32)).save(tmp_path / "a.png", "EPS")
     with pytest.raises(DataError, match="not a readable image"):
         problems(tmp_path, {"prompt": "<image>?", "images": [str(tmp_path / "a.png")]})
 
 
 def test_a_model_that_only_reads_refuses_rows_with_images(tmp_path: Path) -> None:
-    file = tmp_path / "problems.jsonl"
-    file.write_text('{"prompt": "?", "answer": "1", "images": []}\n')
+    row = {"prompt": "?", "answer": "1"}
+    file = written(tmp_path / "problems.jsonl", row | {"images": []})
     assert len(load_problems(str(file), "", DataConfig(train=""), text_tokenizer())) == 1
-    file.write_text('{"prompt": "?", "answer": "1", "images": ["a.png"]}\n')
+    written(file, row | {"images": ["a.png"]})
     with pytest.raises(DataError, match=r"set model\.family=vision_language"):
         load_problems(str(file), "", DataConfig(train=""), text_tokenizer())
