@@ -116,11 +116,6 @@ class RunningPassRates:
         if len(expected) > 1:
             raise ValueError(f"problem {problem!r}: its number of tests changes ({sorted(expected)})")
 
-    def rates(self, problem: Any) -> np.ndarray | None:
-        """Pass rates float64 [T] of a problem's tests; None for an unseen problem."""
-        known = self._rates.get(problem)
-        return None if known is None else known / RESOLUTION
-
     def weights(self, problems: Sequence[Any] | np.ndarray, tests: Sequence[int] | np.ndarray) -> list[np.ndarray]:
         """Weights of each row's tests, Σ = 1: problem ids [B] and numbers of tests [B] → B arrays float64 [T].
 
@@ -130,8 +125,8 @@ class RunningPassRates:
         keys = list(zip(plain_ids(problems, "problem ids"), map(int, tests), strict=True))
         for problem, count in dict.fromkeys(keys):
             self._check_size(problem, {count})
-            rates = self.rates(problem)
-            weights_of[problem, count] = difficulty_weights(np.zeros(count) if rates is None else rates, self.alpha)
+            rates = self._rates.get(problem, np.zeros(count)) / RESOLUTION
+            weights_of[problem, count] = difficulty_weights(rates, self.alpha)
         return [weights_of[key] for key in keys]
 
     def metrics(self) -> dict[str, float]:

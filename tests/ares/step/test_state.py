@@ -156,7 +156,7 @@ def test_a_group_that_the_batch_had_no_room_for_teaches_its_difficulty_and_pass_
     assert of.slots == [0]
     assert found.difficulty.difficulty_dict_train == {"b": "medium"}
     assert found.tests is not None
-    assert (found.tests.rates("a"), found.tests.rates("b").tolist()) == (None, [0.5, 1.0])
+    assert found.tests.state_dict() == {"problems": ["b"], "rates": [[5_000, 10_000]]}
 
 
 def test_an_always_solved_group_of_low_entropy_joins_the_skip_set() -> None:
