@@ -18,7 +18,6 @@ dropped that could make a difference. Not covered: finding the answer in a respo
 
 import re
 from collections.abc import Sequence
-from fractions import Fraction
 from itertools import chain, pairwise
 
 from rewards.expressions import Unreadable, equal, proportional
@@ -27,8 +26,7 @@ from rewards.units import quantity
 
 MOST_BRACKETS = 300
 MOST_COMPARED = 100
-"""Entries of a list in any order; of longer ones only numbers may be written in another way."""
-NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)")
+"""Entries of a list in any order; those of longer ones are compared as they are written."""
 WORDS = re.compile(rf"{LETTER}[^\d_=<>+*/^\\{{}}\[\]|$%:,;()]*")
 SYMBOLS = re.compile(rf"\\(angle|triangle|overline|overrightarrow|vec|widehat){END}")
 CHOICE = re.compile(r"\(?\s*([A-Ja-j])\s*(?:\)|(?<!\()[.:](?=\s|$|\D)(?!\w$)|(?<!\()\)|$)\s*(.*)", re.DOTALL)
@@ -156,18 +154,13 @@ def _in_any_order(given: Sequence[str], wanted: Sequence[str]) -> bool:
     if len(given) != len(wanted):
         return False
     if len(given) > MOST_COMPARED:
-        return sorted(map(_key, given)) == sorted(map(_key, wanted))
+        return sorted(map(tight, given)) == sorted(map(tight, wanted))
     for one in given:
         found = next((other for other in left if _same(one, other)), None)
         if found is None:
             return False
         left.remove(found)
     return True
-
-
-def _key(entry: str) -> tuple[Fraction, str]:
-    """The same for entries of long lists that are the same: a number by its value, anything else as it is written."""
-    return (Fraction(entry), "") if NUMBER.fullmatch(entry) else (Fraction(0), tight(entry))
 
 
 def _relations(answer: str, truth: str) -> bool | None:
@@ -301,7 +294,7 @@ def _same_assignments(given: list[str], wanted: list[str]) -> bool:
 
 def _distinct(entries: list[str]) -> list[str]:
     if len(entries) > MOST_COMPARED:
-        return list({_key(entry): entry for entry in entries}.values())
+        return list({tight(entry): entry for entry in entries}.values())
     kept: list[str] = []
     for entry in entries:
         if not any(_same(entry, other) for other in kept):
