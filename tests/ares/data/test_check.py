@@ -210,11 +210,8 @@ def test_a_held_out_set_that_is_in_the_train_set_is_a_fault_unless_it_is_dropped
         assert [what.partition(": ")[0] for _, what in findings(found)] == [said][drops:]
 
 
-BASE_MODEL = "{% for each in messages %}{{ each.content }}</turn>{% endfor %}"
-
-
 def test_odd_templates_and_special_tokens_in_a_prompt_are_told(tmp_path: Path) -> None:
-    usual, odd = tokenizer(), with_template(BASE_MODEL)
+    usual, odd = tokenizer(), with_template("{% for each in messages %}{{ each.content }}</turn>{% endfor %}")
     ends = {usual.convert_tokens_to_ids("<|im_end|>")}
     assert odd_in_template(usual, {}, ends) == []
     begins, ending = odd_in_template(odd, {}, ends)
