@@ -61,14 +61,12 @@ def verpo_group_weights(
     [T], the same object within a group; without scored rows, all pass rates are taken as 0.
     """
     numbers, labels = group_numbers(groups)
-    weights: list[np.ndarray] = [np.empty(0)] * len(passed)
+    weights = []
     for group in range(len(labels)):
         rows = np.flatnonzero(numbers == group)
         outcomes = [passed[row] for row in rows if scored[row]] or [np.zeros(len(passed[rows[0]]))]
-        of_group = verpo_weights(np.mean(outcomes, axis=0), settings.alpha, settings.sigma, settings.delta)
-        for row in rows:
-            weights[row] = of_group
-    return weights
+        weights.append(verpo_weights(np.mean(outcomes, axis=0), settings.alpha, settings.sigma, settings.delta))
+    return [weights[group] for group in numbers]
 
 
 def difficulty_weights(rates: ArrayLike, alpha: float) -> np.ndarray:
@@ -121,13 +119,12 @@ class RunningPassRates:
 
         The tests of an unseen problem weigh the same. Raises ValueError if a problem's number of tests has changed.
         """
-        weights_of: dict[tuple[Any, int], np.ndarray] = {}
-        keys = list(zip(plain_ids(problems, "problem ids"), map(int, tests), strict=True))
-        for problem, count in dict.fromkeys(keys):
+        weights = []
+        for problem, count in zip(plain_ids(problems, "problem ids"), map(int, tests), strict=True):
             self._check_size(problem, {count})
             rates = self._rates.get(problem, np.zeros(count)) / RESOLUTION
-            weights_of[problem, count] = difficulty_weights(rates, self.alpha)
-        return [weights_of[key] for key in keys]
+            weights.append(difficulty_weights(rates, self.alpha))
+        return weights
 
     def metrics(self) -> dict[str, float]:
         """`code/tests/{problems,pass_rate,never_passed,always_passed}`: problems seen; the others over their tests."""
