@@ -114,9 +114,9 @@ class WorkerProcess:
         try:
             ours.sendall(codes)
             given = {"names": list(packages.names), "paths": list(packages.paths)}
-            wire.send(ours, wire.encode_order({"layers": list(layers), "packages": given}))
+            ours.sendall(wire.encode_order({"layers": list(layers), "packages": given}))
             report = self._frames.message()
-        except (wire.ConnectionClosed, TimeoutError, OSError) as error:
+        except OSError as error:
             raise WorkerLost(f"the worker did not start: {self._last_words() or error!r}") from error
         missing = {layer: (why[0], why[1]) for layer, why in report["missing"].items()}
         self.report = IsolationReport(tuple(report["applied"]), missing)
@@ -183,9 +183,9 @@ class WorkerProcess:
             ]
             job["timeouts"] = sum(outcome.verdict == "timeout" for outcome in known.values())
             try:
-                wire.send(self._connection, wire.encode_order(job))
+                self._connection.sendall(wire.encode_order(job))
                 died = self._follow(known, usage)
-            except (wire.ConnectionClosed, wire.MalformedFrame, wire.FrameTooLarge, OSError) as error:
+            except (OSError, ValueError, RecursionError) as error:
                 raise WorkerLost(f"{type(error).__name__}: {error}") from error
             if died is None:
                 return

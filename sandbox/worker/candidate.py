@@ -5,7 +5,6 @@ import atexit
 import builtins
 import contextlib
 import decimal
-import functools
 import gc
 import importlib
 import io
@@ -50,7 +49,7 @@ def main(confinement: Confinement, fds: list[int]) -> None:
     status = 1
     try:
         status = _live(confinement, fds)
-    except wire.ConnectionClosed:
+    except ConnectionError:
         status = 0
     except MemoryError:
         status = EXIT_OUT_OF_MEMORY
@@ -115,8 +114,6 @@ def _load(
     source, compiled = request["source"], request["code"]
     sys.modules[module.__name__] = module  # dataclasses and pickle look their module up there
     vars(module).update(__file__=sys.argv[0], __builtins__=builtins)  # as for a program run from a file
-    if "multiprocessing" in source:
-        _share_among_threads()
     if any(name in source for name in ("inspect", "linecache", "traceback")):
         cache = importlib.import_module("linecache").cache
         for name in (FILE, sys.argv[0]):  # of functions, and of classes
@@ -128,51 +125,12 @@ def _load(
         else:
             code = compile(source.removeprefix("\ufeff"), FILE, "exec", dont_inherit=True)
         if compiled == b"":
-            wire.send(connection, wire.encode_frame({"code": marshal.dumps(code).decode("latin-1")}))
+            connection.sendall(wire.encode_frame({"code": marshal.dumps(code).decode("latin-1")}))
         phase = "load"
         exec(code, module.__dict__)
     except BaseException as error:  # noqa: BLE001 - whatever the program raises, or the compiler (a null byte, nesting)
         return phase, error
     return None
-
-
-class _Lock:
-    """A lock of threading's that is acquired and asked as those of `multiprocessing`."""
-
-    def __init__(self, kind: Any, *args: Any, **kwargs: Any) -> None:
-        self._lock = kind(*args, **kwargs)
-
-    def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
-        limit = () if timeout is None or not block else (max(timeout, 0),)
-        return bool(self._lock.acquire(block, *limit))
-
-    def get_value(self) -> int:
-        return int(self._lock._value)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._lock, name)
-
-    def __enter__(self) -> bool:
-        return self.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
-
-
-def _share_among_threads() -> None:
-    """Give `multiprocessing` what threads share: its own locks need /dev/shm, and a program starts no processes."""
-    names = ("multiprocessing", "multiprocessing.heap", "queue")
-    module, heap, queue = (importlib.import_module(name) for name in names)
-    closing = ("close", "join_thread", "cancel_join_thread")  # of which there is nothing to do
-    kind_of_queue = type("Queue", (queue.Queue,), dict.fromkeys(closing, lambda self: None))
-    heap.Arena._dir_candidates = []  # not /dev/shm, but the folder of temporary files
-    kinds: dict[str, Any] = {name: getattr(threading, name) for name in ("Barrier", "Condition", "Event")}
-    kinds |= {"Queue": kind_of_queue, "JoinableQueue": kind_of_queue}
-    locks = ("BoundedSemaphore", "Lock", "RLock", "Semaphore")
-    kinds |= {name: functools.partial(_Lock, getattr(threading, name)) for name in locks}
-    for name, kind in kinds.items():
-        setattr(module, name, kind)
-        setattr(module.context.BaseContext, name, staticmethod(kind))
 
 
 def rehearsal() -> list[bytes]:
@@ -197,7 +155,7 @@ def rehearse() -> None:
     ours.sendall(b"".join(rehearsal()))
     ours.shutdown(socket.SHUT_WR)
     limit = sys.getrecursionlimit()
-    with contextlib.suppress(wire.ConnectionClosed):
+    with contextlib.suppress(ConnectionError):
         requests = wire.Frames(theirs)
         _serve_functions(theirs, requests, requests.order())
     sys.setrecursionlimit(limit)
@@ -210,9 +168,9 @@ def _serve_functions(connection: _socket.socket, requests: wire.Frames, request:
     module = types.ModuleType(server.MODULE_NAME)
     failure = _load(connection, request, module)
     if failure is not None:
-        wire.send(connection, wire.encode_frame({"phase": failure[0], **server.describe(failure[1])}))
+        connection.sendall(wire.encode_frame({"phase": failure[0], **server.describe(failure[1])}))
         return
-    wire.send(connection, wire.encode_frame({"loaded": True, "precision": decimal.getcontext().prec}))
+    connection.sendall(wire.encode_frame({"loaded": True, "precision": decimal.getcontext().prec}))
     server.Server(connection, requests, module).serve()
 
 
@@ -237,8 +195,8 @@ def _run_script(connection: _socket.socket, request: dict[str, Any]) -> int:
         gc.collect()
     if failure is None:
         return 0
-    with contextlib.suppress(wire.ConnectionClosed, OSError):
-        wire.send(connection, wire.encode_frame({"phase": failure[0], **server.describe(failure[1])}))
+    with contextlib.suppress(OSError):
+        connection.sendall(wire.encode_frame({"phase": failure[0], **server.describe(failure[1])}))
     return 1
 
 

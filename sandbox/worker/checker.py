@@ -28,7 +28,7 @@ from .confinement import Confinement
 from .in_process import TestsPassed, innermost, prepare_unittest
 from .outputs import same_output
 from .remote import Remote
-from .session import KILLED, MAX_OUTPUT_BYTES, PROGRESS, CandidateFailed, Session, Zygote
+from .session import KILLED, MAX_OUTPUT_BYTES, PROGRESS, CandidateFailed, Session
 
 MAX_TIMEOUTS = 8  # after this many, the program's other tests count as timed out without being run
 _KILLS = 2  # how often a test is rerun whose candidate was killed from outside
@@ -49,7 +49,7 @@ def main(confinement: Confinement, fds: list[int]) -> None:
         confinement.confine_calls(True, _CHECKER_MEMORY_BYTES, 1 << 20)
         job_connection = wire.stream_socket(_JOB)
         jobs = wire.Frames(job_connection)
-        zygote = Zygote(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, _CONTROL))
+        zygote = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, _CONTROL)
         sys.setrecursionlimit(values.RECURSION_LIMIT)
         values.free_safely()
         arrays.compare_strictly()
@@ -60,10 +60,10 @@ def main(confinement: Confinement, fds: list[int]) -> None:
             is_large = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > most
             if is_large or job["leaves_traces"]:
                 break
-    except wire.ConnectionClosed:
+    except ConnectionError:
         pass  # the pool is gone
     except BaseException as error:  # noqa: BLE001 - a fault of the sandbox: the pool tries a fresh worker
-        wire.send(job_connection, wire.encode_frame({"fault": f"checker: {_shown(error)} at {_place(error)}"}))
+        job_connection.sendall(wire.encode_frame({"fault": f"checker: {_shown(error)} at {_place(error)}"}))
     finally:
         os._exit(0)
 
@@ -99,7 +99,7 @@ class _Globals(dict[str, Any]):
 class Checker:
     """Judges one job: a program with its tests."""
 
-    def __init__(self, job: dict[str, Any], connection: _socket.socket, zygote: Zygote) -> None:
+    def __init__(self, job: dict[str, Any], connection: _socket.socket, zygote: socket.socket) -> None:
         self._job = job
         self._connection = connection
         self._zygote = zygote
@@ -147,7 +147,7 @@ class Checker:
     def _send(self, is_done: bool = False) -> None:
         usage = {**self._usage, **{name: self._usage[name].decode("utf-8", "replace") for name in ("stdout", "stderr")}}
         message = {"outcomes": self._outcomes, "usage": usage, "is_done": is_done}
-        wire.send(self._connection, wire.encode_frame(message))
+        self._connection.sendall(wire.encode_frame(message))
         self._outcomes, self._usage = [], {**_UNUSED}
         self._flushed = time.monotonic()
 
@@ -164,7 +164,7 @@ class Checker:
                     outcome = self._judge_test(plans[index])
                 if outcome[0] != KILLED:
                     return outcome
-        except (OSError, wire.ConnectionClosed):  # the machine's fault
+        except OSError:  # the machine's fault
             raise
         except Exception as error:  # noqa: BLE001 - what one program alone causes is that program's failure
             self._end_session()

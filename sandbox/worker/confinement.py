@@ -33,9 +33,9 @@ class Confinement:
     mapped: int = 0  # bytes of address space that every fork starts with
     # Two users that no other worker shares: RLIMIT_NPROC counts per user, and a user may signal its own processes.
     _own_uids: tuple[int, int] = dataclasses.field(default_factory=lambda: _uids_of(os.getpid()))
-    _rulesets: dict[bool, landlock.Ruleset] = dataclasses.field(default_factory=dict)  # by whether it is a checker's
+    _rulesets: dict[bool, int] = dataclasses.field(default_factory=dict)  # by whether it is a checker's
     _readable: list[str] = dataclasses.field(default_factory=list)
-    _filters: dict[bool, seccomp.Filter] = dataclasses.field(default_factory=dict)
+    _filters: dict[bool, bytes] = dataclasses.field(default_factory=dict)
 
     def enter(self, wanted: set[str]) -> None:
         """Apply the worker-wide layers among those wanted and note which are missing.
@@ -110,9 +110,8 @@ class Confinement:
             # A checker may signal nobody, a candidate only itself: process 1 of its PID namespace, if it has one.
             pid = None if is_checker else 1 if self.own_pids is not None else seccomp.ANY_PID
             has_files = "root" in self.applied and not is_checker
-            program = seccomp.build_filter(pid, may_receive_fds=is_checker, has_files=has_files)
-            self._filters[is_checker] = seccomp.Filter(program)
-        error = _try_in_child(self._filters[False].install)
+            self._filters[is_checker] = seccomp.build_filter(pid, may_receive_fds=is_checker, has_files=has_files)
+        error = _try_in_child(lambda: seccomp.install(self._filters[False]))
         if error:
             raise OSError(error, os.strerror(error), "seccomp")
 
@@ -123,8 +122,8 @@ class Confinement:
             # imported from it was looked up before.
             readable, writable = namespaces.without(readable, namespaces.package_paths()), []
             listed = [path for path in namespaces.SYSTEM_LIBRARIES if path not in readable]
-        checkers = landlock.Ruleset(readable, [], listed)
-        self._rulesets = {False: landlock.Ruleset(readable, writable, listed), True: checkers}
+        checkers = landlock.make_ruleset(readable, [], listed)
+        self._rulesets = {False: landlock.make_ruleset(readable, writable, listed), True: checkers}
 
     def limit_own_resources(self) -> None:
         """For the zygote, before the first job: limits that suit all its forks, which inherit them."""
@@ -143,8 +142,8 @@ class Confinement:
         """Called by the zygote before it forks a candidate: an empty /tmp and a PID namespace of its own."""
         if "root" in self.applied:
             if namespaces.renew_tmp(belongs_to_candidates=self.uids is None) and self._rulesets:
-                self._rulesets[False].close()
-                self._rulesets[False] = landlock.Ruleset(self._readable, ["/tmp"])
+                os.close(self._rulesets[False])
+                self._rulesets[False] = landlock.make_ruleset(self._readable, ["/tmp"])
             os.utime("/tmp", (0, 0))  # its change time would reveal whether the candidate before wrote to it
         self.stay_in_own_pids()
         if self.own_pids is not None:
@@ -161,7 +160,7 @@ class Confinement:
         fds: become descriptors 0, 1, …, and no other stays open. None may have the number that another is to get.
         """
         if self._rulesets:
-            self._rulesets[is_checker].restrict()
+            landlock.restrict(self._rulesets[is_checker])
         for number, fd in enumerate(fds):
             os.dup2(fd, number)
         os.closerange(len(fds), 4096)
@@ -188,9 +187,7 @@ class Confinement:
             }
             _set_limits(limits)
         if "seccomp" in self.applied:
-            if self.own_pids is None and not is_checker:
-                self._filters[is_checker].set_pid(os.getpid())
-            self._filters[is_checker].install()
+            seccomp.install(seccomp.for_pid(self._filters[is_checker], os.getpid()))
 
 
 def _uids_of(pid: int) -> tuple[int, int]:

@@ -26,13 +26,15 @@ Span = tuple[int, int]
 """Of memory: address, bytes. Whole pages."""
 
 
-def written_by(child: int, proc: int) -> list[Span]:
-    """The caller's memory that a fork of it has written. Raises OSError.
+def written_by_fork(proc: int) -> list[Span]:
+    """The caller's memory that its newest fork has written. Raises OSError.
 
     proc: a descriptor of /proc, which may number processes otherwise than the caller.
     """
     spans: list[Span] = []
-    with _opened(f"{_number(child, proc)}/pagemap", proc) as pagemap:
+    with _opened("thread-self/children", proc) as file:
+        child = file.read().split()[-1]
+    with _opened(f"{child}/pagemap", proc) as pagemap:
         for start, end in _private_memory(proc):
             size, at = 8 * (end - start) // mmap.PAGESIZE, 8 * start // mmap.PAGESIZE
             entries = array.array("Q", os.pread(pagemap.fileno(), size, at))
@@ -41,16 +43,6 @@ def written_by(child: int, proc: int) -> list[Span]:
                 first = spans.pop()[0] if spans and sum(spans[-1]) == page else page
                 spans.append((first, page + mmap.PAGESIZE - first))
     return spans
-
-
-def _number(child: int, proc: int) -> int:
-    """A child's number in this /proc."""
-    handle = kernel.call("pidfd_open", child, 0)
-    try:
-        with _opened(f"self/fdinfo/{handle}", proc) as file:
-            return next(int(line.removeprefix("Pid:")) for line in file.read().splitlines() if line.startswith("Pid:"))
-    finally:
-        os.close(handle)
 
 
 def _private_memory(proc: int) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import struct
 
 from . import syscalls
 
@@ -26,15 +27,14 @@ PR_SET_NO_NEW_PRIVS = 38
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _LINUX_CAPABILITY_VERSION_3 = 0x20080522
-_CAPABILITY_HEADER = (ctypes.c_uint32 * 2)(_LINUX_CAPABILITY_VERSION_3, 0)
-_NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 
-def call(name: str, *args: int) -> int:
-    """What a raw system call returns that both machines have; pointers are passed as addresses. Raises OSError."""
+def call(name: str, *args: int | bytes) -> int:
+    """What a raw system call returns that both machines have. Bytes are passed by their address. Raises OSError."""
     number = syscalls.number(name)
     assert number is not None
-    return _checked(name, libc.syscall(ctypes.c_long(number), *map(ctypes.c_void_p, args)))
+    pointers = [arg if isinstance(arg, bytes) else ctypes.c_void_p(arg) for arg in args]
+    return _checked(name, libc.syscall(ctypes.c_long(number), *pointers))
 
 
 def _checked(name: str, result: int) -> int:
@@ -66,12 +66,9 @@ def make_read_only(path: str, is_device: bool = False) -> None:
     mount_setattr only adds flags, so it also works in a user namespace, where a plain remount must repeat the flags
     that the parent locked; older kernels (before 5.12) get that remount, of the top mount alone.
     """
-    attributes = (ctypes.c_uint64 * 4)(0x1 | 0x2 | (0 if is_device else 0x4), 0, 0, 0)
-    target = ctypes.create_string_buffer(os.fsencode(path))
+    attributes = struct.pack("QQQQ", 0x1 | 0x2 | (0 if is_device else 0x4), 0, 0, 0)
     try:
-        size = ctypes.sizeof(attributes)
-        where = (_AT_FDCWD, ctypes.addressof(target), _AT_RECURSIVE, ctypes.addressof(attributes), size)
-        call("mount_setattr", *where)
+        call("mount_setattr", _AT_FDCWD, os.fsencode(path), _AT_RECURSIVE, attributes, len(attributes))
     except OSError:
         locked = os.statvfs(path).f_flag & (MS_NODEV | MS_NOEXEC | MS_NOATIME | MS_NODIRATIME)
         nodev = 0 if is_device else MS_NODEV
@@ -80,12 +77,11 @@ def make_read_only(path: str, is_device: bool = False) -> None:
 
 def pivot_root_here() -> None:
     """Make the current directory, a mount point, the root, and drop the old root."""
-    here = ctypes.create_string_buffer(b".")
-    call("pivot_root", ctypes.addressof(here), ctypes.addressof(here))
+    call("pivot_root", b".", b".")
     unmount(".")
     os.chdir("/")
 
 
 def drop_capabilities() -> None:
     """Clear the effective, permitted and inheritable capability sets."""
-    call("capset", ctypes.addressof(_CAPABILITY_HEADER), ctypes.addressof(_NO_CAPABILITIES))
+    call("capset", struct.pack("II", _LINUX_CAPABILITY_VERSION_3, 0), bytes(6 * 4))

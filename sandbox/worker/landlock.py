@@ -4,7 +4,6 @@ Landlock needs no privilege, so it is the file layer where mount namespaces are 
 restricts opening, not looking up. A rule is tied to the inode behind a path, so a remounted /tmp needs a new ruleset.
 """
 
-import ctypes
 import os
 import stat
 import struct
@@ -22,41 +21,30 @@ _RIGHTS_SINCE = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: 1 << 15}  # by v
 _RULE_PATH_BENEATH = 1
 
 
-class Ruleset:
-    """Allows reading below some paths and ordinary files below others; nothing else. Made once, for many forks."""
+def make_ruleset(read_only: list[str], read_write: list[str], listed: Sequence[str] = ()) -> int:
+    """A descriptor of rules that allow reading below some paths and ordinary files below others; nothing else.
 
-    def __init__(self, read_only: list[str], read_write: list[str], listed: Sequence[str] = ()) -> None:
-        """`listed`: directories below which names may be read, but not files. Paths out of reach are left out.
-
-        Raises OSError if Landlock is absent or switched off.
-        """
-        version = kernel.call("landlock_create_ruleset", 0, 0, 1)
-        handled = sum(rights for since, rights in _RIGHTS_SINCE.items() if version >= since)
-        attributes = ctypes.create_string_buffer(  # files, network, what is scoped
-            struct.pack("QQQ", handled, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
-        )
-        size = 8 if version < 4 else 16 if version < 6 else 24
-        self._fd = kernel.call("landlock_create_ruleset", ctypes.addressof(attributes), size, 0)
-        everything = handled & ~_MAKE_SPECIAL & ~_EXECUTE
-        groups = ((read_only, _READ), (read_write, everything), (["/dev/null"], everything), (listed, _READ_DIR))
-        for paths, rights in groups:
-            for path in paths:
-                self._allow(path, rights, handled)
-
-    def restrict(self) -> None:
-        """Confine the calling thread, and all it starts. Needs no_new_privs; cannot be undone."""
-        kernel.call("landlock_restrict_self", self._fd, 0)
-
-    def _allow(self, path: str, rights: int, handled: int) -> None:
+    `listed`: directories below which names may be read, but not files. Paths out of reach are left out. Raises OSError
+    if Landlock is absent or switched off.
+    """
+    version = kernel.call("landlock_create_ruleset", 0, 0, 1)
+    handled = sum(rights for since, rights in _RIGHTS_SINCE.items() if version >= since)
+    attributes = struct.pack("QQQ", handled, 3 if version >= 4 else 0, 3 if version >= 6 else 0)  # files, TCP, scopes
+    ruleset = kernel.call("landlock_create_ruleset", attributes, 8 if version < 4 else 16 if version < 6 else 24, 0)
+    everything = handled & ~_MAKE_SPECIAL & ~_EXECUTE
+    groups = ((read_only, _READ), (read_write, everything), (["/dev/null"], everything), (listed, _READ_DIR))
+    for path, rights in ((path, rights) for paths, rights in groups for path in paths):
         try:
             parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except (FileNotFoundError, PermissionError):
-            return
+            continue
         is_directory = stat.S_ISDIR(os.fstat(parent).st_mode)
-        rights = rights if is_directory else rights & handled & _FILE_RIGHTS
-        rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, parent))
-        kernel.call("landlock_add_rule", self._fd, _RULE_PATH_BENEATH, ctypes.addressof(rule), 0)
+        allowed = rights if is_directory else rights & handled & _FILE_RIGHTS
+        kernel.call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, struct.pack("=Qi", allowed, parent), 0)
         os.close(parent)
+    return ruleset
 
-    def close(self) -> None:
-        os.close(self._fd)
+
+def restrict(ruleset: int) -> None:
+    """Confine the calling thread, and all it starts, by these rules. Needs no_new_privs; cannot be undone."""
+    kernel.call("landlock_restrict_self", ruleset, 0)

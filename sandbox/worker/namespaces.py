@@ -115,6 +115,7 @@ def enter_new_root(packages: Sequence[str] = ()) -> None:
             os.symlink(os.readlink(link), place + link)
     for name in ("/tmp", "/proc"):
         os.makedirs(place + name, exist_ok=True)
+    os.symlink("/tmp", f"{place}/dev/shm")  # for the locks of multiprocessing, which threads may share
     os.chdir(place)
     kernel.pivot_root_here()
     kernel.mount(

@@ -66,15 +66,12 @@ def _without(argument: int, flags: int) -> list[Line]:
     return [_load(_argument(argument)), (_JUMP_SET, "deny", "permit", flags)]
 
 
-def _is_null(*arguments: int, then: str = "permit", otherwise: str = "deny") -> list[Line]:
-    """Permit when every named 64-bit argument is 0."""
-    body: list[Line] = []
-    for word in (_argument(index, high) for index in arguments for high in (False, True)):
-        body += [_load(word), (_JUMP_EQ, "", otherwise, 0)]
-    return [*body, (_JUMP, then, "", 0)]
+def _is_null(argument: int) -> list[Line]:
+    """Go on if a 64-bit argument is 0, else deny."""
+    return [line for high in (False, True) for line in (_load(_argument(argument, high)), (_JUMP_EQ, "", "deny", 0))]
 
 
-def _conditional(pid: int | None, has_files: bool) -> dict[tuple[str, ...], list[Line]]:
+def _conditional(pid: int | None) -> dict[tuple[str, ...], list[Line]]:
     """The rules for calls whose arguments matter."""
     itself = {}
     if pid is not None:  # but never SIGKILL: that then comes from outside, and the program is judged again
@@ -94,12 +91,8 @@ def _conditional(pid: int | None, has_files: bool) -> dict[tuple[str, ...], list
         # The flags of clone3 are in memory, which a filter cannot see; statx tells when a /tmp was made. On ENOSYS the
         # C library falls back to clone and stat.
         ("clone3", "statx"): [(_JUMP, "not implemented", "", 0)],
-        # Copying a file also copies its mode and times. Without a root of its own, a program that runs as the trainer's
-        # user could change those of any of that user's files: then it is feigned. On EPERM, Path.touch() creates one.
-        ("chmod", "fchmod", "fchmodat", "fchmodat2"): [(_JUMP, "permit" if has_files else "pretend", "", 0)],
-        ("truncate", "link", "linkat"): [(_JUMP, "permit" if has_files else "deny", "", 0)],
         ("flock",): [(_JUMP, "pretend", "", 0)],
-        ("utimensat",): [(_JUMP, "permit", "", 0)] if has_files else _is_null(2, then="deny", otherwise="pretend"),
+        # Copying a file also copies its extended attributes, unless it has none.
         ("listxattr", "llistxattr", "flistxattr"): [(_JUMP, "not supported", "", 0)],
         ("ioctl",): _one_of(1, _IOCTL_COMMANDS, "not a terminal"),
         ("fcntl",): [
@@ -110,10 +103,11 @@ def _conditional(pid: int | None, has_files: bool) -> dict[tuple[str, ...], list
         ],
         # Of oneself only (pid 0): reading a limit (the new one is null), and setting that of the stack.
         ("prlimit64",): [
-            *_is_null(0)[:-1],
+            *_is_null(0),
             _load(_argument(1)),
             (_JUMP_EQ, "permit", "", _RLIMIT_STACK),
             *_is_null(2),
+            (_JUMP, "permit", "", 0),
         ],
         # A stream pair cannot be re-addressed; a datagram one could reach any unix socket by sendto.
         ("socketpair",): [
@@ -123,7 +117,7 @@ def _conditional(pid: int | None, has_files: bool) -> dict[tuple[str, ...], list
             (_AND, "", "", 0xF),
             (_JUMP_EQ, "permit", "deny", _SOCK_STREAM),
         ],
-        ("sendto",): _is_null(4),
+        ("sendto",): [*_is_null(4), (_JUMP, "permit", "", 0)],
     }
 
 
@@ -135,12 +129,13 @@ def build_filter(
 ) -> bytes:
     """The BPF program for a process that may signal only itself: pid in its PID namespace, None for no signals.
 
-    has_files: all that it can write to is its own, so it may change modes and times.
+    has_files: all that it can write to is its own. Else it may not change modes, times or lengths: a program that runs
+    as the trainer's user could change those of any of that user's files.
     machine: (column of the system-call table, AUDIT_ARCH), by default this machine's. Raises UnsupportedMachine.
     """
     column, audit_arch = machine or syscalls.machine()
     # Only the checker receives file descriptors (of a new candidate, from the zygote).
-    plain = [*syscalls.ALLOWED, *(["recvmsg"] if may_receive_fds else [])]
+    plain = [*syscalls.ALLOWED, *(syscalls.OF_OWN_FILES if has_files else ()), *["recvmsg"] * may_receive_fds]
     numbers = [number for name in plain if (number := syscalls.number(name, column)) is not None]
     lines: list[Line] = [
         _load(_ARCH),
@@ -152,7 +147,7 @@ def build_filter(
         _load(_NUMBER),
         *((_JUMP_EQ, "plain", "", number) for number in numbers),
     ]
-    bodies = _conditional(pid, has_files)
+    bodies = _conditional(pid)
     for names in bodies:
         for name in names:
             if (number := syscalls.number(name, column)) is not None:
@@ -182,19 +177,13 @@ def _assembled(lines: list[Line]) -> bytes:
     return program
 
 
-class Filter:
-    """A filter, for many forks."""
+def for_pid(program: bytes, pid: int) -> bytes:
+    """A program with a process in the place of ANY_PID: much cheaper than building it."""
+    return program.replace(struct.pack("I", ANY_PID), struct.pack("I", pid))
 
-    def __init__(self, program: bytes) -> None:
-        self._instructions = ctypes.create_string_buffer(program, len(program))
-        # struct sock_fprog
-        descriptor = struct.pack("HP", len(program) // 8, ctypes.addressof(self._instructions))
-        self._descriptor = ctypes.create_string_buffer(descriptor, len(descriptor))
 
-    def install(self) -> None:
-        """Confine the calling thread, and all it starts. Needs no_new_privs; cannot be undone."""
-        kernel.call("seccomp", _SET_MODE_FILTER, 0, ctypes.addressof(self._descriptor))
-
-    def set_pid(self, pid: int) -> None:
-        """Put a process in the place of ANY_PID: in a fork, whose memory is its own. Much cheaper than building it."""
-        self._instructions.raw = self._instructions.raw.replace(struct.pack("I", ANY_PID), struct.pack("I", pid))
+def install(program: bytes) -> None:
+    """Confine the calling thread, and all it starts. Needs no_new_privs; cannot be undone."""
+    instructions = ctypes.create_string_buffer(program, len(program))
+    descriptor = struct.pack("HP", len(program) // 8, ctypes.addressof(instructions))  # struct sock_fprog
+    kernel.call("seccomp", _SET_MODE_FILTER, 0, descriptor)

@@ -131,7 +131,7 @@ class Server:
                     reply = self._as_program(in_process.run, self._module, request)
                 else:
                     reply = self._call(request)
-                frame = wire.encode_frame({**reply, "id": request["id"]}, wire.MAX_REPLY_BYTES)
+                frame = wire.encode_frame({**reply, "id": request["id"]})
                 shared.note(number for number, _ in reply.get("changed", ()))
             except BaseException as error:  # noqa: BLE001 - whatever the program raises is its answer
                 shared.roll_back(self._mark)

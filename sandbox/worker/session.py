@@ -8,6 +8,7 @@ candidate sends, this failure is the worst that it can cause: every byte is hand
 import contextlib
 import errno
 import functools
+import marshal
 import os
 import select
 import signal
@@ -24,10 +25,7 @@ from .remote import Carried, NeedsProcess, Remote, RemoteIterator, carrier, note
 MAX_OUTPUT_BYTES = 64 << 10
 KILLED = "killed"  # not an outcome: nobody knows who killed the candidate, and the test is run again
 ALIVE = -1  # in place of a wait status
-ANSWER = struct.Struct("=iidq")  # pid of a new candidate; wait status, CPU seconds, peak resident bytes of a dead one
 PROGRESS = struct.Struct("<i")  # the test that a checker is at, or -1, in a file, in case the checker dies there
-_FDS = struct.Struct("3i")
-_FDS_SPACE = socket.CMSG_SPACE(_FDS.size)
 
 
 class CandidateFailed(BaseException):
@@ -39,44 +37,19 @@ class CandidateFailed(BaseException):
         self.detail = detail
 
 
-class Zygote:
-    """The checker's line to its zygote, which alone can start and kill candidates, and keeps one at a time."""
-
-    def __init__(self, control: socket.socket) -> None:
-        self._control = control
-
-    def spawn(self) -> tuple[int, list[int]]:
-        """(pid, [connection, stdout file, stderr file]) of a new candidate.
-
-        Raises OSError if this process cannot take them.
-        """
-        (pid, *_), fds = self._ask(b"spawn")
-        if len(fds) != _FDS.size:
-            raise OSError(errno.EMFILE, "descriptors of a candidate were lost: this process has too many open")
-        return pid, list(_FDS.unpack(fds))
-
-    def kill(self, is_ending: bool) -> dict[str, Any]:
-        """Kill the candidate, if it lives; its wait status (ALIVE if it should have ended), CPU seconds, peak bytes."""
-        (_, *used), _ = self._ask(b"bury" if is_ending else b"kill")
-        return dict(zip(("status", "cpu", "peak_rss"), used, strict=True))
-
-    def _ask(self, what: bytes) -> tuple[tuple[Any, ...], bytes]:
-        self._control.send(what)
-        data, ancillary, _, _ = self._control.recvmsg(64, _FDS_SPACE)
-        if not data:
-            raise wire.ConnectionClosed
-        return ANSWER.unpack(data), b"".join(part for _, _, part in ancillary)
-
-
 class Session:
     """One candidate process and the conversation with it."""
 
-    def __init__(self, zygote: Zygote, cpu_seconds: float, wall_seconds: float, memory_bytes: int) -> None:
+    def __init__(self, zygote: socket.socket, cpu_seconds: float, wall_seconds: float, memory_bytes: int) -> None:
+        """zygote: the line to it, which alone can start and kill candidates, and keeps one at a time."""
         self._zygote = zygote
         self._cpu_seconds = cpu_seconds
         self._wall_seconds = wall_seconds
         self._memory_bytes = memory_bytes
-        pid, (connection, self._stdout, self._stderr) = zygote.spawn()
+        pid, fds = self._ask_zygote(b"spawn")
+        if len(fds) != 3:
+            raise OSError(errno.EMFILE, "descriptors of a candidate were lost: this process has too many open")
+        connection, self._stdout, self._stderr = fds
         self._connection = wire.stream_socket(connection)
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
@@ -95,6 +68,13 @@ class Session:
         self.failure: CandidateFailed | None = None
         self.usage: dict[str, Any] | None = None  # once dead
         self.start_clock()
+
+    def _ask_zygote(self, what: bytes) -> tuple[Any, list[int]]:
+        self._zygote.send(what)
+        answer, fds, _, _ = socket.recv_fds(self._zygote, 128, 3)
+        if not answer:
+            raise ConnectionResetError("the zygote is gone")
+        return marshal.loads(answer), fds
 
     # Limits
 
@@ -156,9 +136,9 @@ class Session:
         return self.fail("runtime_error", f"the program ended its process with status {os.WEXITSTATUS(status)}")
 
     def stop(self, is_ending: bool = False) -> dict[str, Any]:
-        """Kill the candidate; what Zygote.kill() says of it, however often it is asked."""
+        """Kill the candidate, once; its wait status (ALIVE if it should have ended), CPU seconds and peak bytes."""
         if self.usage is None:
-            self.usage = self._zygote.kill(is_ending)
+            self.usage, _ = self._ask_zygote(b"bury" if is_ending else b"kill")
             self._connection.close()
         return self.usage
 
@@ -193,9 +173,9 @@ class Session:
         with self._foreign():
             try:
                 body = self._frames.body(self._wait)
-            except wire.FrameTooLarge as error:
+            except ValueError as error:
                 raise self.fail("runtime_error", f"a result too large: {error}") from None
-            except (wire.ConnectionClosed, OSError):
+            except OSError:
                 raise self._died() from None
             values.require_small(body, self._memory_bytes)
             message = wire.decode_body(body)

@@ -1,7 +1,7 @@
 """System-call numbers of the two supported machines, and the calls a judged program may make.
 
 The numbers are those of the kernel's `unistd.h` (x86-64 and the generic table that aarch64 uses); None where a machine
-lacks the call. Anything not in ALLOWED, nor in CONDITIONAL, fails with EPERM.
+lacks the call. Anything not in ALLOWED, OF_OWN_FILES or CONDITIONAL fails with EPERM.
 """
 
 import functools
@@ -34,24 +34,23 @@ ALLOWED: Numbers = {
     "epoll_ctl": (233, 21), "epoll_wait": (232, None), "epoll_pwait": (281, 22), "eventfd2": (290, 19),
     "recvfrom": (45, 207), "getsockname": (51, 204), "shutdown": (48, 210),
 }  # fmt: skip
+OF_OWN_FILES: Numbers = {  # allowed where a program has files of its own
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "utimensat": (280, 88),
+    "truncate": (76, 45), "link": (86, None), "linkat": (265, 37),
+}  # fmt: skip
 CONDITIONAL: Numbers = {  # on their arguments, or only for the checker: seccomp.py
     "open": (2, None), "openat": (257, 56), "statx": (332, 291),
     "recvmsg": (47, 212), "socketpair": (53, 199), "sendto": (44, 206), "clone": (56, 220), "clone3": (435, 435),
     "ioctl": (16, 29), "fcntl": (72, 25), "prlimit64": (302, 261), "kill": (62, 129), "tkill": (200, 130),
-    "tgkill": (234, 131),
-    # Executed only where a program has files of its own, else answered as copying a file needs it.
-    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "utimensat": (280, 88),
-    "truncate": (76, 45), "link": (86, None), "linkat": (265, 37), "flock": (73, 32),
-    "listxattr": (194, 11), "llistxattr": (195, 12), "flistxattr": (196, 13),
+    "tgkill": (234, 131), "flock": (73, 32), "listxattr": (194, 11), "llistxattr": (195, 12), "flistxattr": (196, 13),
 }  # fmt: skip
 WORKER_ONLY: Numbers = {  # before it confines a process, never afterwards
     "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445), "landlock_restrict_self": (446, 446),
     "seccomp": (317, 277), "mount_setattr": (442, 442), "pivot_root": (155, 41), "setns": (308, 268),
     "unshare": (272, 97), "setgroups": (116, 159), "setresuid": (117, 147), "setresgid": (119, 149),
     "capset": (126, 91), "io_uring_setup": (425, 425), "io_uring_register": (427, 427),
-    "pidfd_open": (434, 434),
 }  # fmt: skip
-NUMBERS = ALLOWED | CONDITIONAL | WORKER_ONLY
+NUMBERS = ALLOWED | OF_OWN_FILES | CONDITIONAL | WORKER_ONLY
 
 # Machine name as `uname -m` says it: (column of NUMBERS, AUDIT_ARCH constant that a filter sees).
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7), "arm64": (1, 0xC00000B7)}

@@ -9,17 +9,18 @@ import _socket
 import builtins
 import contextlib
 import gc
+import marshal
 import os
 import select
 import signal
 import socket
-import struct
 import sys
 import threading
 import time
+from typing import Any
 
 from . import arrays, candidate, checker, confinement, hot_pages, in_process, kernel, packages, wire
-from .session import ALIVE, ANSWER, PROGRESS
+from .session import ALIVE, PROGRESS
 
 _OWN_FRAMES = 12  # of ours, below those of a program
 _LOW_NUMBERS = 8
@@ -69,7 +70,7 @@ def main(connection: socket.socket, warm: list[str]) -> None:
     zygote.hold_hot_pages(proc)
     os.close(proc)
     layers.limit_own_resources()  # only now, since held pages count as locked memory
-    wire.send(connection, wire.encode_frame({"applied": layers.applied, "missing": layers.missing}))
+    connection.sendall(wire.encode_frame({"applied": layers.applied, "missing": layers.missing}))
     zygote.serve()
 
 
@@ -98,7 +99,7 @@ class Zygote:
         while replies.message().get("id") != candidate.LAST_ID:
             pass
         with contextlib.suppress(OSError):
-            hot_pages.hold(hot_pages.written_by(self._candidate, proc))
+            hot_pages.hold(hot_pages.written_by_fork(proc))
         self._kill()
         for fd in (connection.detach(), *outputs):
             os.close(fd)
@@ -132,23 +133,22 @@ class Zygote:
             if message == b"spawn":
                 self._spawn(ours)
             elif message in (b"kill", b"bury"):
-                ours.send(ANSWER.pack(0, *self._kill(is_ending=message == b"bury")))
+                ours.send(marshal.dumps(self._kill(is_ending=message == b"bury")))
             else:
                 break
         ours.close()
-        _, left_cpu, _ = self._kill()
+        left = self._kill()
         _, status, usage = os.wait4(child, 0)
         if status != 0:
             (index,) = PROGRESS.unpack(os.pread(self._progress, PROGRESS.size, 0))
-            died = {"status": status, "test": index, "peak_rss": self._own(usage.ru_maxrss), "cpu": left_cpu}
-            wire.send(self._connection, wire.encode_frame({"died": died}))
+            died = {"status": status, "test": index, "peak_rss": self._own(usage.ru_maxrss), "cpu": left["cpu"]}
+            self._connection.sendall(wire.encode_frame({"died": died}))
 
     def _spawn(self, control: socket.socket) -> None:
         """Fork a candidate, after the end of the last; give the checker its connection, stdout and stderr file."""
         self._kill()
         connection, outputs = self._fork_candidate()
-        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("3i", connection.fileno(), *outputs))
-        control.sendmsg([ANSWER.pack(self._candidate, 0, 0.0, 0)], [rights])
+        socket.send_fds(control, [marshal.dumps(self._candidate)], [connection.fileno(), *outputs])
         for fd in (connection.detach(), *outputs):
             os.close(fd)
 
@@ -167,13 +167,13 @@ class Zygote:
             os.close(fd)
         return ours, outputs
 
-    def _kill(self, is_ending: bool = False) -> tuple[int, float, int]:
-        """Kill the candidate, if there is one; its (wait status, CPU seconds, peak resident bytes).
+    def _kill(self, is_ending: bool = False) -> dict[str, Any]:
+        """Kill the candidate, if there is one; its wait status, CPU seconds and peak resident bytes.
 
         is_ending: its connection is closed, and it has a moment to end by itself; the status is ALIVE if it does not.
         """
         if not self._candidate:
-            return 0, 0.0, 0
+            return {"status": 0, "cpu": 0.0, "peak_rss": 0}
         pid, status = 0, 0
         for _ in range(_MOMENTS if is_ending else 0):
             pid, status, usage = os.wait4(self._candidate, os.WNOHANG)
@@ -185,7 +185,8 @@ class Zygote:
             _, status, usage = os.wait4(self._candidate, 0)
             status = ALIVE if is_ending else status
         self._candidate = 0
-        return status, usage.ru_utime + usage.ru_stime, self._own(usage.ru_maxrss)
+        cpu = usage.ru_utime + usage.ru_stime
+        return {"status": status, "cpu": cpu, "peak_rss": self._own(usage.ru_maxrss)}
 
     def _own(self, kibibytes: int) -> int:
         """Bytes of a process's resident memory that are not the packages'."""

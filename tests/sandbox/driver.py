@@ -27,7 +27,7 @@ def refuse(names: list[str]) -> None:
         program += [(0x15, 0, 1, syscalls.number(name)), (0x06, 0, 0, 0x00050001)]
     program.append((0x06, 0, 0, 0x7FFF0000))
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-    seccomp.Filter(b"".join(struct.pack("HBBI", *instruction) for instruction in program)).install()
+    seccomp.install(b"".join(struct.pack("HBBI", *instruction) for instruction in program))
 
 
 def drop_capability(number: int) -> None:

@@ -66,7 +66,7 @@ def test_what_a_fork_has_written_is_told_from_what_it_has_not() -> None:
     assert os.read(ours, 1) == b"."
     proc = os.open("/proc", os.O_RDONLY)
     try:
-        spans = hot_pages.written_by(child, proc)
+        spans = hot_pages.written_by_fork(proc)
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -103,7 +103,7 @@ def test_a_worker_holds_what_its_candidates_write() -> None:
     assert held.count("anon_inode:[io_uring]") == 1
 
 
-@pytest.mark.parametrize("refused", ["io_uring_setup", "io_uring_register", "pidfd_open"])
+@pytest.mark.parametrize("refused", ["io_uring_setup", "io_uring_register"])
 def test_verdicts_do_not_depend_on_it(refused: str) -> None:
     wrong = Program(source="def f(x): return x", tests=["assert f(1) == 2"])
     reply = judge(Configuration("no hot pages", refuse=(refused,)), [GOOD, wrong, GOOD], num_workers=1)

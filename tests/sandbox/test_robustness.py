@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import marshal
 import os
 import signal
 import socket
@@ -17,7 +18,7 @@ import pytest
 
 from sandbox import PoolClosed, Program, SandboxPool, Verdict
 from sandbox.worker.checker import Checker
-from sandbox.worker.session import ANSWER, Zygote
+from sandbox.worker.session import Session
 from sandbox.worker_process import _post_mortem
 from tests.sandbox.sandbox_configurations import (
     GOOD,
@@ -136,9 +137,9 @@ def test_checkers_of_outputs_leave_no_descriptors_to_the_tests_and_programs_afte
 def test_descriptors_that_get_lost_are_a_fault_of_the_machine() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        socket.send_fds(theirs, [ANSWER.pack(7, 0, 0.0, 0)], [0])
+        socket.send_fds(theirs, [marshal.dumps(7)], [0])
         with pytest.raises(OSError, match="too many open"):
-            Zygote(ours).spawn()
+            Session(ours, 1.0, 1.0, 1 << 20)
 
 
 SPAWN = """
