@@ -117,7 +117,7 @@ def _plan(test: _Text, setup: _Text, shadowing: str | None, packages: tuple[str,
     functions = theirs & called
     classes = {name for name in theirs if _is_class(name, name in called)}
     rule = Rule(frozenset(theirs), modules, packages)
-    apart = rule.sees_through([*setup.nodes, *test.nodes])
+    apart = rule.sees_through([*setup.nodes, *test.nodes], free)
     if theirs - functions and any(isinstance(node, ast.ClassDef) for node in test.nodes):
         apart = False  # a class's body would not find the program's variables
     return Plan(

@@ -62,14 +62,18 @@ class Rule:
         self._modules = {name: name for name in modules}  # by the name that the text gives them
         self._packages = packages
         self._own: set[str] = set()  # names of what is no data of the test's: functions, classes, their instances
-        self._bound: set[str] = set()  # names of parameters and variables
         self._caught: set[str] = set()  # names of exceptions
         self._imported: set[str] = set()  # names of what other modules hold
         self.asks_for_objects = False
         """Whether it looks at more than plain data have."""
 
-    def sees_through(self, nodes: list[ast.AST]) -> bool:
-        """Whether a text of these nodes can run apart from the program."""
+    def sees_through(self, nodes: list[ast.AST], read: set[str]) -> bool:
+        """Whether a text of these nodes can run apart from the program. read: names that it reads and does not bind."""
+        unknown = read - self._theirs - FUNCTIONS - EXCEPTIONS - {"__name__"}
+        if any(hasattr(builtins, name) or name.startswith("__") for name in unknown):
+            return False
+        if self._theirs.intersection(self._packages) - PACKAGES:  # which the program has imported for it
+            return False
         for _ in range(2):  # a name may be used above the place where it is bound
             for node in nodes:
                 self._note(node)
@@ -85,10 +89,6 @@ class Rule:
                 line for line in node.body if isinstance(line, ast.FunctionDef) and isinstance(node, ast.ClassDef)
             ]
             self._own.update(method.args.args[0].arg for method in methods if method.args.args)
-        elif isinstance(node, ast.arg):
-            self._bound.add(node.arg)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            self._bound.add(node.id)
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.name.partition(".")[0]
@@ -134,13 +134,6 @@ class Rule:
         return node.id if isinstance(node, ast.Name) else ""
 
     # Whether each kind of node is seen through
-
-    def _on_Name(self, node: ast.Name) -> bool:
-        if node.id in self._theirs.intersection(self._packages) - PACKAGES:  # which the program has imported for it
-            return False
-        is_known = node.id in FUNCTIONS | EXCEPTIONS | self._theirs | self._bound | {"__name__"}
-        is_reserved = hasattr(builtins, node.id) or node.id.startswith("__")
-        return is_known or not is_reserved or node.id in self._own
 
     def _on_Attribute(self, node: ast.Attribute) -> bool:
         is_read = isinstance(node.ctx, ast.Load)

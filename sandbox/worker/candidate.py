@@ -46,34 +46,30 @@ def main(confinement: Confinement, fds: list[int]) -> None:
 
     fds: stdin, stdout, stderr and the connection to the checker.
     """
+    global _most_stack_bytes
     status = 1
     try:
-        status = _live(confinement, fds)
+        confinement.confine_user(False, fds)
+        connection = wire.stream_socket(_RPC)
+        requests = wire.Frames(connection)
+        request = requests.order()
+        _most_stack_bytes = request["memory_bytes"] // 2
+        if request["stdin"] is not None:
+            _provide_files(request["stdin"], request["source"])
+        confinement.confine_calls(False, request["memory_bytes"], request["cpu_seconds"])
+        if request["is_checker"]:
+            arrays.compare_strictly()
+        if request["stdin"] is not None:
+            status = _run_script(connection, request)
+        else:
+            _serve_functions(connection, requests, request)
+            status = 0
     except ConnectionError:
         status = 0
     except MemoryError:
         status = EXIT_OUT_OF_MEMORY
     finally:
         os._exit(status)
-
-
-def _live(confinement: Confinement, fds: list[int]) -> int:
-    """Confine this process, then load and run a program. Its exit status, if it comes to an end."""
-    confinement.confine_user(False, fds)
-    connection = wire.stream_socket(_RPC)
-    requests = wire.Frames(connection)
-    request = requests.order()
-    global _most_stack_bytes
-    _most_stack_bytes = request["memory_bytes"] // 2
-    if request["stdin"] is not None:
-        _provide_files(request["stdin"], request["source"])
-    confinement.confine_calls(False, request["memory_bytes"], request["cpu_seconds"])
-    if request["stdin"] is not None:
-        return _run_script(connection, request)
-    if request["is_checker"]:
-        arrays.compare_strictly()
-    _serve_functions(connection, requests, request)
-    return 0
 
 
 def stack_size(size: int = 0) -> int:

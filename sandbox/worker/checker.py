@@ -28,6 +28,7 @@ from .confinement import Confinement
 from .in_process import TestsPassed, innermost, prepare_unittest
 from .outputs import same_output
 from .remote import Remote
+from .server import describe
 from .session import KILLED, MAX_OUTPUT_BYTES, PROGRESS, CandidateFailed, Session
 
 MAX_TIMEOUTS = 8  # after this many, the program's other tests count as timed out without being run
@@ -70,11 +71,8 @@ def main(confinement: Confinement, fds: list[int]) -> None:
 
 def _shown(error: BaseException) -> str:
     """An exception in a few words."""
-    try:
-        text = str(error)
-    except BaseException:  # noqa: BLE001 - the program's arguments may have no text (an int of 5000 digits)
-        text = ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    (name, *_), text = describe(error).values()
+    return f"{name}: {text}" if text else name
 
 
 def _place(error: BaseException) -> str:

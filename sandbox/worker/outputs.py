@@ -20,27 +20,17 @@ _COMPUTED = 3  # decimals
 
 def same_output(written: str, expected: str, compare: str = "lines") -> bool:
     """Whether two outputs agree; `compare`: lines, tokens or numbers."""
-    if compare != "lines":
-        return _same_tokens(_tokens(written), _tokens(expected), all_numbers=compare == "numbers")
-    texts = (text.rstrip(_BLANKS + "\n") for text in (written, expected))
-    ours, theirs = ([line.rstrip(_BLANKS) for line in text.split("\n")] for text in texts)
-    return len(ours) == len(theirs) and all(a == b or _same_line(a, b) for a, b in zip(ours, theirs, strict=True))
+    ours, theirs = (_pieces(text, compare) for text in (written, expected))
+    pairs = zip(ours, theirs, strict=False)
+    return len(ours) == len(theirs) and all(a == b or _same_number(a, b, compare == "numbers") for a, b in pairs)
 
 
-def _tokens(text: str) -> list[str]:
+def _pieces(text: str, compare: str) -> list[str]:
+    """Tokens and, if outputs are compared by lines, what is between them, which must be the same."""
+    if compare == "lines":
+        lines = text.rstrip(_BLANKS + "\n").split("\n")
+        return re.split(f"([{_BLANKS}\n]+)", "\n".join(line.rstrip(_BLANKS) for line in lines))
     return [token for token in re.split(f"[{_BLANKS}\n]+", text) if token]
-
-
-def _same_line(ours: str, theirs: str) -> bool:
-    """Blanks must be the same; numbers may differ slightly."""
-    blanks = re.compile(f"[{_BLANKS}]+")
-    return blanks.findall(ours) == blanks.findall(theirs) and _same_tokens(blanks.split(ours), blanks.split(theirs))
-
-
-def _same_tokens(ours: list[str], theirs: list[str], all_numbers: bool = False) -> bool:
-    return len(ours) == len(theirs) and all(
-        a == b or _same_number(a, b, all_numbers) for a, b in zip(ours, theirs, strict=True)
-    )
 
 
 def _same_number(ours: str, theirs: str, all_numbers: bool) -> bool:

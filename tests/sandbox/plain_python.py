@@ -4,15 +4,13 @@ python -S plain_python.py < [[source, test], …] > [true, …]
 """
 
 import builtins
-import contextlib
-import itertools
 import json
 import os
 import resource
 import subprocess
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,47 +31,22 @@ def judge_plainly(cases: Sequence[tuple[str, str]], folder: Path) -> list[bool |
     return passed
 
 
-def judge(source: str, tests: Sequence[str]) -> list[bool | None]:
-    """Whether plain Python gets to the end of source and each test; for unittest.main(), whether it succeeds.
-
-    The source is run once, since its imports take most of the time, and each test in a process forked from there.
-    """
-    reading, writing = os.pipe()
+def passes(source: str, test: str) -> bool | None:
+    """Whether plain Python gets to the end of source and test; for unittest.main(), whether it succeeds."""
     child = os.fork()
     if child == 0:
-        with _ended():
+        status = 1
+        try:
             namespace = _prepare()
-            exec(compile(source, "<source>", "exec"), namespace)
-            os.write(writing, json.dumps([_passes(namespace, test, writing) for test in tests]).encode())
-    os.close(writing)
-    with open(reading) as told:
-        text = told.read()
-    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    passed: list[bool | None] = json.loads(text) if text else [None if ended < 0 else False] * len(tests)
-    return passed
-
-
-def _passes(namespace: dict[str, Any], test: str, writing: int) -> bool | None:
-    child = os.fork()
-    if child == 0:
-        with _ended(is_suite="unittest.main()" in test):
-            os.close(writing)
-            exec(compile(test, "<test>", "exec"), namespace)
+            for text in (source, test):
+                exec(compile(text, "<text>", "exec"), namespace)
+            status = 0
+        except SystemExit as error:
+            status = int("unittest.main()" not in test or bool(error.code))
+        finally:
+            os._exit(status)
     ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return None if ended < 0 else ended == 0
-
-
-@contextlib.contextmanager
-def _ended(is_suite: bool = False) -> Iterator[None]:
-    """End this process with what is inside: with 0 if it comes to its end, or if a suite says so."""
-    status = 1
-    try:
-        yield
-        status = 0
-    except SystemExit as error:
-        status = int(not is_suite or bool(error.code))
-    finally:
-        os._exit(status)
 
 
 def _prepare() -> dict[str, Any]:
@@ -89,6 +62,4 @@ def _prepare() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    groups = itertools.groupby(json.load(sys.stdin), key=lambda case: case[0])
-    found = [passed for source, cases in groups for passed in judge(source, [test for _, test in cases])]
-    json.dump(found, sys.stdout)
+    json.dump([passes(*case) for case in json.load(sys.stdin)], sys.stdout)

@@ -13,6 +13,8 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
+from collections.abc import Iterator
 from typing import Any
 
 from sandbox import Program
@@ -103,51 +105,48 @@ def _is_literal(value: Any) -> bool:
         return False
 
 
-def plus_rows(kind: str, times: int, first: int = 10_000) -> list[dict[str, Any]]:
-    """Rows of humaneval_plus or mbpp_plus, made by an interpreter whose sets have the order that the sandbox's have.
+def plus_rows(kind: str, first: int = 10_000) -> list[tuple[str, dict[str, Any]]]:
+    """(the function's name, a program's fields) of rows in the shape of humaneval_plus or mbpp_plus.
 
-    first: how many problems.
+    Made by an interpreter whose sets have the order that the sandbox's have. first: how many problems.
     """
     lines("mbpp/mbpp.jsonl")  # skips without them
-    text = f"import json; from tests.sandbox.problem_sets import {kind}; print(json.dumps({kind}({times}, {first})))"
+    text = f"import json; from tests.sandbox.problem_sets import {kind}; print(json.dumps([*{kind}({first})]))"
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True)
-    printed: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])  # references print, too
-    return printed
+    return [tuple(row) for row in json.loads(done.stdout.splitlines()[-1])]  # references print, too
 
 
-def humaneval_plus(times: int, first: int) -> list[dict[str, Any]]:
-    """Rows: task_id, prompt, canonical_solution, entry_point, test."""
-    rows = []
+def _loop(source: str, name: str, text: str, called: str) -> str:
+    """Comparisons of a function's results, three times, with what the reference gives for the calls in a text; empty
+    where it needs more than its own text, or they are no literals."""
+    inputs = _inputs(text, called)
+    try:
+        results = _results(source, name, inputs)
+    except Exception:  # noqa: BLE001 - whatever a reference raises
+        return ""
+    is_usable = inputs and all(map(_is_literal, results))
+    return _LOOP.format(inputs=inputs * 3, results=results * 3, name=called) if is_usable else ""
+
+
+def humaneval_plus(first: int) -> Iterator[tuple[str, dict[str, Any]]]:
     for row in lines("humaneval/HumanEval.jsonl.gz")[:first]:
-        inputs = _inputs(row["test"], "candidate")
-        results = _results(row["prompt"] + row["canonical_solution"], row["entry_point"], inputs)
-        if inputs and all(map(_is_literal, results)):
-            loop = _LOOP.format(inputs=inputs * times, results=results * times, name="candidate")
-            body = "".join(f"    {line}\n" for line in loop.splitlines())
-            keys = ("task_id", "prompt", "canonical_solution", "entry_point")
-            test = f"{_HEAD.format(more='')}\ndef check(candidate):\n{body}"
-            rows.append({**{key: row[key] for key in keys}, "test": test})
-    return rows
+        source, name = row["prompt"] + row["canonical_solution"], row["entry_point"]
+        if loop := _loop(source, name, row["test"], "candidate"):
+            test = f"{_HEAD.format(more='')}\ndef check(candidate):\n{textwrap.indent(loop, '    ')}"
+            yield name, {"source": source, "tests": [test], "setup": row["prompt"], "entry_point": name}
 
 
-def mbpp_plus(times: int, first: int) -> list[dict[str, Any]]:
-    """Rows: task_id, code, test_imports, test."""
-    rows = []
+def mbpp_plus(first: int) -> Iterator[tuple[str, dict[str, Any]]]:
     for row in lines("mbpp/mbpp.jsonl")[:first]:
         asserts = "\n".join(row["test_list"])
         functions = [node.name for node in ast.parse(row["code"]).body if isinstance(node, ast.FunctionDef)]
         name = next((name for name in reversed(functions) if f"{name}(" in asserts), None)
         if name is None or row["test_setup_code"] or hasattr(builtins, name):
             continue
-        inputs = _inputs(asserts, name)
-        try:
-            results = _results(row["code"], name, inputs)
-        except Exception:  # noqa: BLE001 - a reference that needs more than its own text
-            continue
-        if inputs and all(map(_is_literal, results)):
-            loop = _LOOP.format(inputs=inputs * times, results=results * times, name=name)
-            imports = ["import math"] if "math." in asserts else []
-            test = _HEAD.format(more="from math import inf\n") + loop
-            rows.append({"task_id": row["task_id"], "code": row["code"], "test_imports": imports, "test": test})
-    return rows
+        if loop := _loop(row["code"], name, asserts, name):
+            setup = "import math" if "math." in asserts else ""
+            yield (
+                name,
+                {"source": row["code"], "tests": [_HEAD.format(more="from math import inf\n") + loop], "setup": setup},
+            )

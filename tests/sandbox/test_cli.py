@@ -79,7 +79,7 @@ def test_run_tells_of_packages_where_a_module_is_missing(program: Path, tmp_path
 
 def test_run_refuses_an_unknown_level(program: Path) -> None:
     result = CliRunner().invoke(app, ["run", str(program), "--tests", str(program), "--min-isolation", "some"])
-    assert result.exit_code == 2
+    assert (result.exit_code, result.stderr) == (2, "min_isolation must be one of none, standard, not 'some'\n")
 
 
 def test_tests_that_are_not_text_are_refused_in_one_line(program: Path, tmp_path: Path) -> None:

@@ -58,11 +58,6 @@ def test_the_opt_out_warns_once_and_marks_every_verdict() -> None:
     assert {verdict["isolation"] for verdict in reply["verdicts"]} == {"none:seccomp+rlimits"}
 
 
-def test_an_unknown_level_is_refused() -> None:
-    with pytest.raises(ValueError, match="standard"):
-        SandboxPool(min_isolation="strictest")
-
-
 def test_the_floor_without_a_filter(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(SandboxUnavailable, match="seccomp: missing"):
         SandboxPool(layers=("rlimits", "landlock"))
@@ -195,7 +190,12 @@ def f():
 SYSTEM = """
 import asyncio, hashlib, json, os, tempfile, threading, time, uuid, zoneinfo, multiprocessing, ssl, sqlite3, queue
 import concurrent.futures
+def is_open(fd):
+    try: return bool(os.fstat(fd))
+    except OSError: return False
+others = [fd for fd in range(4, 64) if is_open(fd)]
 def f():
+    assert others == []
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda v: v * v, range(4))) == [0, 1, 4, 9]
     async def g():

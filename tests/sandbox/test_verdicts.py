@@ -1,6 +1,5 @@
 """What programs and tests may look like, and which verdicts they get."""
 
-import time
 from typing import Any
 
 import pytest
@@ -33,17 +32,14 @@ def test_fields_of_an_accepted_verdict(pool: SandboxPool) -> None:
         ("def f(): return 1 / 0", "assert f() == 2", "runtime_error"),
         ("def f(): assert False", "assert f() == 2", "runtime_error"),
         ("def f(): raise AssertionError", "assert f() == 2", "runtime_error"),
-        ("raise SystemExit(0)", "assert f() == 2", "runtime_error"),
         ("def f(: pass", "assert f() == 2", "syntax_error"),
         ("def f(): return eval('(')", "assert f() == 2", "runtime_error"),
-        ("def f():\n while True: pass", "assert f() == 2", "timeout"),
         ("while True: pass", "assert f() == 2", "timeout"),
         ("def f(): return [0] * 10**9", "assert f() == 2", "memory"),
         ("def f(): return 'x' * (20 << 20)", "assert f() == 2", "wrong_answer"),
         ("def f(): return 'x' * (80 << 20)", "assert f() == 2", "runtime_error"),
         ("def f(): return [[]] * (1 << 18)", "assert f() == 2", "memory"),
         ("import os\ndef f(): os.abort()", "assert f() == 2", "runtime_error"),
-        ("import ctypes\ndef f(): ctypes.string_at(0)", "assert f() == 2", "runtime_error"),
         ("def g(): return 1", "assert f() == 2", "runtime_error"),
     ],
 )  # fmt: skip
@@ -130,24 +126,6 @@ def test_a_file_that_a_program_has_put_in_the_place_of_stdout_is_left_alone(pool
     assert verdict.error_type == "accepted", verdict.tests
 
 
-HELPERS = '''
-def helper(x):
-    """The prompt's own."""
-    return x * 2
-
-def f(x):
-    """Double x with helper."""
-'''
-
-
-def test_helpers_of_the_prompt_are_not_the_programs_to_change(pool: SandboxPool) -> None:
-    source = "def helper(x): return 0\ndef f(x): return 0"
-    check = "def check(candidate):\n    assert candidate(3) == helper(3)"
-    assert judge(pool, source, check, setup=HELPERS, entry_point="f").error_type == "wrong_answer"
-    honest = "def helper(x): return x * 2\ndef f(x): return helper(x)"
-    assert judge(pool, honest, check, setup=HELPERS, entry_point="f").error_type == "accepted"
-
-
 def test_objects_of_the_setups_classes_are_for_the_program_to_use(pool: SandboxPool) -> None:
     node = "class Node:\n    def __init__(self, value, next=None):\n        self.value, self.next = value, next\n"
     source = (
@@ -156,30 +134,6 @@ def test_objects_of_the_setups_classes_are_for_the_program_to_use(pool: SandboxP
     verdict = judge(pool, source, "assert total(push(head, 5)) == 8", "assert head.next.value == 1",
                     setup=node + "head = Node(2, Node(1))")  # fmt: skip
     assert (verdict.error_type, verdict.trusted_compare) == ("accepted", False)
-
-
-@pytest.mark.parametrize(
-    ("source", "test"),
-    [
-        ("def sum(a, b): return a + b", "assert sum(10, 5) == 15"),
-        ("def f(x): x.sort()", "v = [3, 1]\nf(v)\nassert v == [1, 3]"),
-        ("def f(m): m[0][0] = 9", "m = [[1], [2]]\nrow = m[0]\nf(m)\nassert row == [9]"),
-        ("def f(n):\n for i in range(n): yield i * i", "assert list(f(4)) == [0, 1, 4, 9]"),
-        ("def f():\n i = 0\n while True:\n  yield i\n  i += 1",
-         "import itertools\nassert list(itertools.islice(f(), 3)) == [0, 1, 2]"),
-        ("def f(): raise KeyError('k')", "try:\n f()\n assert False\nexcept KeyError: pass"),
-        ("from collections import Counter\ndef f(s): return Counter(s)", "assert f('aab') == {'a': 2, 'b': 1}"),
-        ("import math\ndef f(x): return x * math.pi", "assert math.isclose(f(1), 3.14159265, rel_tol=1e-6)"),
-        ("def f(a, b): return a @ b if 0 else (a, b)", "assert f({1: {2, 3}}, b'x') == ({1: {2, 3}}, b'x')"),
-        ("TABLE = {i: i * i for i in range(1000)}", "assert TABLE[31] == 961"),
-        ("def f(kind): return [v for v in (1, 'a') if not isinstance(v, kind)]", "assert f(int) == ['a']"),
-        ("import enum\nclass C(enum.IntEnum):\n A = 1\ndef f(): return C.A", "assert f() == 1"),
-        ("def f(x): return x", "assert f(float('inf')) > 1e300 and f(2**200) == 2**200 and f(-(2**63)) == -(2**63)"),
-    ],
-)  # fmt: skip
-def test_what_honest_programs_do_is_accepted_and_trusted(pool: SandboxPool, source: str, test: str) -> None:
-    verdict = judge(pool, source, test)
-    assert (verdict.error_type, verdict.trusted_compare) == ("accepted", True), verdict.tests
 
 
 V = (
@@ -192,6 +146,21 @@ V = (
 @pytest.mark.parametrize(
     ("source", "test", "is_trusted"),
     [
+        ("def sum(a, b): return a + b", "assert sum(10, 5) == 15", True),
+        ("def f(x): x.sort()", "v = [3, 1]\nf(v)\nassert v == [1, 3]", True),
+        ("def f(m): m[0][0] = 9", "m = [[1], [2]]\nrow = m[0]\nf(m)\nassert row == [9]", True),
+        ("def f(n):\n for i in range(n): yield i * i", "assert list(f(4)) == [0, 1, 4, 9]", True),
+        ("def f():\n i = 0\n while True:\n  yield i\n  i += 1",
+         "import itertools\nassert list(itertools.islice(f(), 3)) == [0, 1, 2]", True),
+        ("def f(): raise KeyError('k')", "try:\n f()\n assert False\nexcept KeyError: pass", True),
+        ("from collections import Counter\ndef f(s): return Counter(s)", "assert f('aab') == {'a': 2, 'b': 1}", True),
+        ("import math\ndef f(x): return x * math.pi", "assert math.isclose(f(1), 3.14159265, rel_tol=1e-6)", True),
+        ("def f(a, b): return a @ b if 0 else (a, b)", "assert f({1: {2, 3}}, b'x') == ({1: {2, 3}}, b'x')", True),
+        ("TABLE = {i: i * i for i in range(1000)}", "assert TABLE[31] == 961", True),
+        ("def f(kind): return [v for v in (1, 'a') if not isinstance(v, kind)]", "assert f(int) == ['a']", True),
+        ("import enum\nclass C(enum.IntEnum):\n A = 1\ndef f(): return C.A", "assert f() == 1", True),
+        ("def f(x): return x", "assert f(float('inf')) > 1e300 and f(2**200) == 2**200", True),
+        ("def f(x): return x", "assert f(-(2**63)) == -(2**63)", True),
         (V, "assert V(1) + V(2) == V(3) and str(V(3)) == 'V3' and len(V(1)) == 3", True),
         (V, "v = V(1)\nv.x = 5\nassert v.x == 5 and [V(2), v].index(V(5)) == 1", True),
         (V, "assert V(3) == 3", False),
@@ -219,7 +188,9 @@ V = (
          "x = f(700)\nn = 0\nwhile x != 700: x = x[0]; n += 1\nassert n == 700", True),
     ],
 )  # fmt: skip
-def test_tests_of_the_programs_own_objects(pool: SandboxPool, source: str, test: str, is_trusted: bool) -> None:
+def test_honest_programs_are_accepted_and_trusted_unless_the_test_needs_their_process(
+    pool: SandboxPool, source: str, test: str, is_trusted: bool
+) -> None:
     verdict = judge(pool, source, test, cpu_seconds=5)
     assert (verdict.error_type, verdict.trusted_compare) == ("accepted", is_trusted), verdict.tests
 
@@ -319,15 +290,6 @@ os.write(3, struct.pack("<I", len(body)) + body)
     assert {(each.verdict, "its own connection" in each.detail) for each in verdict.tests} == {("runtime_error", True)}
 
 
-def test_no_candidate_can_tell_how_old_its_files_are(pool: SandboxPool) -> None:
-    source = "import os, time\nages = [time.time() - os.fstat(n).st_ctime for n in (1, 2)]\n"
-    source += "try: ages.append(time.time() - os.stat('/tmp').st_ctime)\nexcept OSError: pass\n"
-    source += "def f(): return max(ages) > 2"
-    judge(pool, "def f(): return 1", "assert f() == 1")
-    time.sleep(2.5)
-    assert judge(pool, source, "assert f()").error_type == "wrong_answer"
-
-
 def test_shuffled_tests_keep_their_places_in_the_verdict(pool: SandboxPool) -> None:
     source = "answers = iter(range(8))\ndef f(x): return next(answers)"
     tests = [f"assert f({n}) == {n}" for n in range(8)]
@@ -335,13 +297,6 @@ def test_shuffled_tests_keep_their_places_in_the_verdict(pool: SandboxPool) -> N
     assert judge(pool, source, *tests, test_order_seed=1).pass_ratio < 1.0
     honest = [outcome.verdict for outcome in judge(pool, "def f(x): return x % 7", *tests, test_order_seed=1).tests]
     assert honest == ["accepted"] * 7 + ["wrong_answer"]
-
-
-def test_many_timeouts_do_not_stall_the_worker(pool: SandboxPool) -> None:
-    tests = ["assert f() == 1"] * 40
-    verdict = judge(pool, "def f():\n while True: pass", *tests, cpu_seconds=0.1)
-    assert verdict.error_type == "timeout"
-    assert sum(outcome.detail.startswith("not run") for outcome in verdict.tests) == 32
 
 
 def test_the_same_program_gets_the_same_answer_from_sets_and_random(pool: SandboxPool) -> None:
