@@ -67,7 +67,7 @@ class Rule:
         self.asks_for_objects = False
         """Whether it looks at more than plain data have."""
 
-    def sees_through(self, nodes: list[ast.AST], read: set[str]) -> bool:
+    def sees_through(self, nodes: list[ast.AST], read: frozenset[str]) -> bool:
         """Whether a text of these nodes can run apart from the program. read: names that it reads and does not bind."""
         unknown = read - self._theirs - FUNCTIONS - EXCEPTIONS - {"__name__"}
         if any(hasattr(builtins, name) or name.startswith("__") for name in unknown):

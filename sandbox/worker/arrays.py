@@ -45,7 +45,7 @@ def install() -> None:
         values.add_kind(type(sys.modules["pandas"].NaT), None)  # which derives from datetime
     values.add_kind(numpy.ma.MaskedArray, None)
     values.add_kind(numpy.matrix, None)
-    values.add_kind(numpy.generic, values.Codec("np.s", _array, _read_scalar))
+    values.add_kind(numpy.generic, values.Codec("np.s", _array, lambda *given: _read(*given)[()]))
     values.add_kind(numpy.ndarray, values.Codec("np", _array, _empty, _fill))
     of_dtypes = values.of_parts("np.d", lambda value: [_named(value.str)], lambda name: numpy.dtype(_named(name)))
     values.add_kind(numpy.dtype, of_dtypes)
@@ -169,7 +169,3 @@ def _fill(reader: Reader, value: Any, data: list[Any], depth: int) -> None:
         value.__setstate__(new.__reduce__()[2])  # resize() refuses an array that is a view, as Strict ones are
         return
     value[...] = new
-
-
-def _read_scalar(reader: Reader, data: list[Any], depth: int) -> Any:
-    return _read(reader, data, depth)[()]

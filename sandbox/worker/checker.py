@@ -25,10 +25,9 @@ from typing import Any
 
 from . import arrays, packages, values, wire
 from .confinement import Confinement
-from .in_process import TestsPassed, innermost, prepare_unittest
+from .in_process import innermost, outcome_of, prepare_unittest, shown
 from .outputs import same_output
 from .remote import Remote
-from .server import describe
 from .session import KILLED, MAX_OUTPUT_BYTES, PROGRESS, CandidateFailed, Session
 
 MAX_TIMEOUTS = 8  # after this many, the program's other tests count as timed out without being run
@@ -64,15 +63,9 @@ def main(confinement: Confinement, fds: list[int]) -> None:
     except ConnectionError:
         pass  # the pool is gone
     except BaseException as error:  # noqa: BLE001 - a fault of the sandbox: the pool tries a fresh worker
-        job_connection.sendall(wire.encode_frame({"fault": f"checker: {_shown(error)} at {_place(error)}"}))
+        job_connection.sendall(wire.encode_frame({"fault": f"checker: {shown(error)} at {_place(error)}"}))
     finally:
         os._exit(0)
-
-
-def _shown(error: BaseException) -> str:
-    """An exception in a few words."""
-    (name, *_), text = describe(error).values()
-    return f"{name}: {text}" if text else name
 
 
 def _place(error: BaseException) -> str:
@@ -166,7 +159,7 @@ class Checker:
             raise
         except Exception as error:  # noqa: BLE001 - what one program alone causes is that program's failure
             self._end_session()
-            return "runtime_error", 0.0, f"it cannot be judged: {_shown(error)} at {_place(error)}"
+            return "runtime_error", 0.0, f"it cannot be judged: {shown(error)} at {_place(error)}"
         return "runtime_error", outcome[1], f"{outcome[2]}, {1 + _KILLS} times"
 
     def _judge_test(self, plan: dict[str, Any]) -> tuple[str, float, str]:
@@ -210,18 +203,13 @@ class Checker:
         text = self._job["setup"] + plan["text"]
         if "unittest" in text and "main" in text:
             prepare_unittest(namespace, text)
-        try:
+
+        def run() -> None:
             if self._job["setup"]:
                 exec(marshal.loads(self._job["setup_code"]), namespace)
             exec(marshal.loads(plan["code"]), namespace)
-        except TestsPassed:
-            pass
-        except BaseException as error:  # noqa: BLE001 - a test may end in any exception, and that is its outcome
-            if isinstance(error, MemoryError):
-                return "memory", _shown(error)
-            is_wrong = isinstance(error, AssertionError) and error is not session.raised
-            return "wrong_answer" if is_wrong else "runtime_error", _shown(error)
-        return "accepted", ""
+
+        return outcome_of(run, lambda error: error is session.raised)
 
     # The candidate
 
@@ -312,7 +300,7 @@ class Checker:
         except CandidateFailed as failure:
             return failure.outcome, f"the checker: {failure.detail}"
         except BaseException as error:  # noqa: BLE001 - by an output of another form; sys.exit() rejects it, too
-            return "wrong_answer", f"the checker raised {_shown(error)}"
+            return "wrong_answer", f"the checker raised {shown(error)}"
         finally:
             session.output(0)
         return ("accepted", "") if is_right else ("wrong_answer", "the checker rejected the output")

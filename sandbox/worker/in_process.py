@@ -9,6 +9,8 @@ import builtins
 import importlib
 import sys
 import types
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 _ORIGINAL_BUILTINS: dict[str, Any] = {}
@@ -96,19 +98,38 @@ class _Scope(dict[str, Any]):
 
 def run(module: types.ModuleType, request: dict[str, Any]) -> dict[str, Any]:
     """Run the test that the checker asks for; its outcome, under the request's nonce."""
-    outcome, detail = "accepted", ""
+    outcome, detail = outcome_of(
+        partial(_run, module, request), lambda error: innermost(error).f_code.co_filename == "<solution>"
+    )
+    return {"nonce": request["nonce"], "outcome": outcome, "detail": detail[:200]}
+
+
+def outcome_of(test: Callable[[], None], is_programs: Callable[[BaseException], bool]) -> tuple[str, str]:
+    """(outcome, detail) of a test in either process. is_programs: whether a failed assertion is the program's own."""
     try:
-        _run(module, request)
+        test()
     except TestsPassed:
         pass
-    except MemoryError:
-        outcome = "memory"
+    except MemoryError as error:
+        return "memory", shown(error)
     except BaseException as error:  # noqa: BLE001 - a test may end in any exception, and that is its outcome
-        is_assertion = isinstance(error, _ORIGINAL_BUILTINS["AssertionError"])
-        is_wrong = is_assertion and innermost(error).f_code.co_filename != "<solution>"
-        outcome = "wrong_answer" if is_wrong else "runtime_error"
-        detail = f"{type(error).__name__}: {error}"[:200]
-    return {"nonce": request["nonce"], "outcome": outcome, "detail": detail}
+        is_wrong = isinstance(error, AssertionError) and not is_programs(error)
+        return "wrong_answer" if is_wrong else "runtime_error", shown(error)
+    return "accepted", ""
+
+
+def text_of(error: BaseException) -> str:
+    """The text of an exception, whose __str__ may be the program's own, or fail at its arguments."""
+    try:
+        return str(error)
+    except BaseException:  # noqa: BLE001 - such as an int of 5000 digits
+        return "?"
+
+
+def shown(error: BaseException) -> str:
+    """An exception in a few words."""
+    text = text_of(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def innermost(error: BaseException) -> types.FrameType:

@@ -27,6 +27,7 @@ _COMPARING = ["eq", "ge", "gt", "le", "lt", "ne"]
 OPERATIONS = (*_UNARY, *_BINARY, *_COMPARING, *str.split("call contains delattr getattr iter len setattr"))
 _ITEMS = {"__getitem__": ("__getitem__", "__missing__"), "__iter__": ("__iter__",), "__len__": ("__len__",)}
 _REFLECTED = {f"__r{name}__": name for name in _BINARY}
+_WITH_ANOTHER = (*(f"__{name}__" for name in (*_COMPARING, *_BINARY)), *_REFLECTED)
 _TEXTS = {"__str__": ("__str__", "__repr__"), "__repr__": ("__repr__",), "__format__": ("__format__", "__str__")}
 
 
@@ -38,6 +39,7 @@ class Remote:
     """An object of the program's."""
 
     __slots__ = ("_is_made", "_is_method", "_session", "_target")
+    _own = frozenset(_WITH_ANOTHER)
 
     def __init__(self, session: "Session", target: list[Any]) -> None:
         note(self, _session=session, _target=target, _is_made=False, _is_method=False)
@@ -156,16 +158,15 @@ def carrier(base: type) -> Any:
     kind: Any = type(base.__name__, (Carried, base), {})
     if base.__hash__ is not None:
         values.add_kind(kind, None)  # goes back to the program as the object that it is
-    with_another = [*(f"__{name}__" for name in (*_COMPARING, *_BINARY)), *_REFLECTED]
-    needed = _TEXTS | _ITEMS | {special: (special,) for special in with_another}
+    needed = _TEXTS | _ITEMS | {special: (special,) for special in _WITH_ANOTHER}
     for special, own in needed.items():
         if hasattr(base, special):
-            setattr(kind, special, _of_carried(special, getattr(base, special), own))
+            setattr(kind, special, _asking(special, getattr(base, special), own))
     kind.__hash__ = base.__hash__
     return kind
 
 
-def _of_carried(special: str, of_data: Callable[..., Any], needed: tuple[str, ...]) -> Callable[..., Any]:
+def _asking(special: str, of_data: Callable[..., Any], needed: tuple[str, ...]) -> Callable[..., Any]:
     """A method for which the program is asked if its class has one: for items only in tests about objects, and with
     another value only if that is the program's, too; if the test has made the object, in the program's process."""
 
@@ -190,20 +191,7 @@ def _unary(name: str) -> Callable[..., Any]:
     return lambda self, *args: self._session.do(name, self, *args)
 
 
-def _binary(name: str, is_reflected: bool = False) -> Callable[..., Any]:
-    def method(self: Remote, other: Any) -> Any:
-        if isinstance(other, Carried | Remote):
-            return self._session.do(name, *((other, self) if is_reflected else (self, other)))
-        if self._is_made:
-            raise self._session.need_process("it has an object of the program's meet a value of its own")
-        return NotImplemented
-
-    return method
-
-
 for _name in _UNARY:
     setattr(Remote, f"__{_name}__", _unary(_name))
-for _name in (*_COMPARING, *_BINARY):
-    setattr(Remote, f"__{_name}__", _binary(_name))
-for _name in _BINARY:
-    setattr(Remote, f"__r{_name}__", _binary(_name, is_reflected=True))
+for _name in _WITH_ANOTHER:
+    setattr(Remote, _name, _asking(_name, lambda self, other: NotImplemented, (_name,)))

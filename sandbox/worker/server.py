@@ -31,10 +31,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 
 def describe(error: BaseException, writer: values.Writer | None = None) -> dict[str, Any]:
     """An exception as class names (most derived first), its text and, with a writer, its arguments."""
-    try:
-        text = str(error)[:_MESSAGE_CHARS]
-    except BaseException:  # noqa: BLE001 - a program's own __str__
-        text = "?"
+    text = in_process.text_of(error)[:_MESSAGE_CHARS]
     reply: dict[str, Any] = {"error": [kind.__name__ for kind in type(error).__mro__], "text": text}
     if writer is not None:
         args = error.args

@@ -18,8 +18,7 @@ _LENGTH = struct.Struct("<I")
 MAX_ORDER_BYTES = 256 << 20
 _WITHOUT_REFERENCES = 2  # the last version of marshal that has none: values that are one stay apart
 MAX_REPLY_BYTES = 64 << 20
-# Bytes to read at once: a buffer above 128 KiB is mapped and unmapped for every call.
-_USUAL_BYTES, _MOST_BYTES = 16 << 10, 1 << 20
+_READ_BYTES = 64 << 10  # at once: a buffer above 128 KiB is mapped and unmapped for every call
 
 
 def stream_socket(fd: int) -> _socket.socket:
@@ -71,13 +70,13 @@ class Frames:
         """
         buffer = self._buffer
         while len(buffer) < _LENGTH.size:
-            self._read(_USUAL_BYTES, wait)
+            self._read(wait)
         (size,) = _LENGTH.unpack_from(buffer)
         if size > self._limit:
             raise ValueError(f"a frame of {size} bytes, the limit is {self._limit}")
         end = _LENGTH.size + size
         while len(buffer) < end:
-            self._read(max(_USUAL_BYTES, min(end - len(buffer), _MOST_BYTES)), wait)
+            self._read(wait)
         body = bytes(buffer[_LENGTH.size : end])
         del buffer[:end]
         return body
@@ -91,10 +90,10 @@ class Frames:
         order: dict[str, Any] = marshal.loads(self.body())
         return order
 
-    def _read(self, most: int, wait: Callable[[], None] | None) -> None:
+    def _read(self, wait: Callable[[], None] | None) -> None:
         if wait is not None:
             wait()
-        piece = self._connection.recv(most)
+        piece = self._connection.recv(_READ_BYTES)
         if not piece:
             raise ConnectionResetError("the other side closed the connection, or died")
         self._buffer += piece
