@@ -18,7 +18,7 @@ _LENGTH = struct.Struct("<I")
 MAX_ORDER_BYTES = 256 << 20
 _WITHOUT_REFERENCES = 2  # the last version of marshal that has none: values that are one stay apart
 MAX_REPLY_BYTES = 64 << 20
-_READ_BYTES = 64 << 10  # at once: a buffer above 128 KiB is mapped and unmapped for every call
+_READ_BYTES = 16 << 10  # at once: a buffer above 128 KiB is mapped and unmapped for every call
 
 
 def stream_socket(fd: int) -> _socket.socket:

@@ -351,4 +351,9 @@ SCRIPTS: list[tuple[str, str, str]] = [  # (source, stdin, stdout): all accepted
     ("import mmap\nopen('a', 'wb').write(b'hello')\nwith open('a', 'r+b') as f, mmap.mmap(f.fileno(), 0) as m:\n    m[0:1] = b'J'\n    m.flush()\nprint(open('a').read())", "", "Jello\n"),
     ("import inspect, linecache\nclass A:\n    x = 6\nprint(inspect.getsource(A).split()[-1], linecache.getline(__file__, 3).strip())", "", "6 x = 6\n"),
     ("import fcntl\nwith open('l', 'w') as f: fcntl.flock(f, fcntl.LOCK_EX)\nprint(6)", "", "6\n"),
+    ("print('6  ')", "", "6\n"),
+    ("import inspect\ndef f(): return 6\nprint(inspect.getsource(f)[-2:].strip())", "", "6\n"),
+    ("from multiprocessing import Lock, Queue, Value\nq, v = Queue(), Value('i', 5)\nwith Lock(): q.put(1)\nwith v.get_lock(): v.value += q.get()\nprint(v.value)", "", "6\n"),
+    ("from multiprocessing import Condition, Lock, RLock, Semaphore\na, b, c = Lock(), RLock(), Semaphore(3)\nassert a.acquire(block=False) and not a.acquire(False, 1) and not a.acquire(timeout=0.01)\nassert b.acquire(True, None) and b.acquire() and c.acquire() and c.get_value() == 2\nwith Condition(b) as held, c: print(6 if held else 0)", "", "6\n"),
+    ("import sys\nprint(sys.stdin.buffer.readline().decode().strip())", "6\n", "6\n"),
 ]  # fmt: skip

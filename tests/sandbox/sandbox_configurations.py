@@ -1,5 +1,6 @@
 """The configurations the sandbox is tested in, a way to judge programs in each, and the processes that pools keep."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -9,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from sandbox import Program, SandboxPool
@@ -102,16 +104,9 @@ def judge(
 
 def descendants(pid: int) -> set[int]:
     """All processes below one; orphans come to the nearest subreaper."""
-    processes: set[int] = set()
-    todo = [pid]
-    while todo:
-        try:
-            children = [int(child) for child in Path(f"/proc/{todo[0]}/task/{todo[0]}/children").read_text().split()]
-        except (FileNotFoundError, ProcessLookupError):
-            children = []
-        todo = todo[1:] + children
-        processes.update(children)
-    return processes
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return {child.pid for child in psutil.Process(pid).children(recursive=True)}
+    return set()
 
 
 def workers_of(pool: SandboxPool) -> list[Worker]:

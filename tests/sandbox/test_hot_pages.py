@@ -7,12 +7,11 @@ import resource
 import signal
 from pathlib import Path
 
-import psutil
 import pytest
 
 from sandbox import Program, SandboxPool
 from sandbox.worker import hot_pages
-from tests.sandbox.sandbox_configurations import GOOD, Configuration, judge
+from tests.sandbox.sandbox_configurations import GOOD, Configuration, judge, processes_of
 
 PAGES = 300
 
@@ -98,8 +97,7 @@ def test_a_worker_holds_what_its_candidates_write() -> None:
         pytest.skip("only root may look at a worker")
     with SandboxPool(num_workers=1) as pool:
         pool.run([GOOD])
-        held = [os.readlink(file) for child in psutil.Process().children(recursive=True)
-                for file in Path(f"/proc/{child.pid}/fd").iterdir()]  # fmt: skip
+        held = [os.readlink(file) for pid in processes_of(pool) for file in Path(f"/proc/{pid}/fd").iterdir()]
     assert held.count("anon_inode:[io_uring]") == 1
 
 

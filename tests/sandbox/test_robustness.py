@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from sandbox import PoolClosed, Program, SandboxPool, Verdict
@@ -36,13 +37,8 @@ from tests.sandbox.sandbox_configurations import (
 
 
 def alive(pids: set[int]) -> set[int]:
-    def lives(pid: int) -> bool:
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-
-    return {pid for pid in pids if lives(pid)}
+    processes = psutil.process_iter(["status"])
+    return {each.pid for each in processes if each.pid in pids and each.info["status"] != psutil.STATUS_ZOMBIE}
 
 
 def wait_until_gone(pids: set[int], seconds: float = 60.0) -> set[int]:

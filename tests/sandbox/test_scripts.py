@@ -117,26 +117,11 @@ def test_a_checker_that_does_not_end_is_a_timeout_and_spoils_no_other_test(pool:
     [
         ("import sys\nsys.exit(0)", "wrong_answer"),
         ("import sys\nprint(6)\nsys.exit(3)", "runtime_error"),
-        ("print('6  ')", "accepted"),
         ("print(6)\nquit(1)", "runtime_error"),
         ("while True: print('x' * 1000)", "output_limit"),
-        ("import inspect\ndef f(): return 6\nprint(inspect.getsource(f)[-2:].strip())", "accepted"),
-        (
-            "from multiprocessing import Lock, Queue, Value\nq, v = Queue(), Value('i', 5)\nwith Lock(): q.put(1)\n"
-            "with v.get_lock(): v.value += q.get()\nprint(v.value)",
-            "accepted",
-        ),
-        (
-            "from multiprocessing import Condition, Lock, RLock, Semaphore\na, b, c = Lock(), RLock(), Semaphore(3)\n"
-            "assert a.acquire(block=False) and not a.acquire(False, 1) and not a.acquire(timeout=0.01)\n"
-            "assert b.acquire(True, None) and b.acquire() and c.acquire() and c.get_value() == 2\n"
-            "with Condition(b) as held, c: print(6 if held else 0)",
-            "accepted",
-        ),
-        ("import sys\nprint(sys.stdin.buffer.readline().decode().strip())", "accepted"),
     ],
 )
 def test_scripts_end_in_their_own_ways(pool: SandboxPool, source: str, expected: str) -> None:
-    """More of them are in idioms.py."""
+    """Those that are accepted are in idioms.py."""
     verdict = judge(pool, source, ("6\n", "6\n"), cpu_seconds=1)
     assert verdict.error_type == expected, verdict
