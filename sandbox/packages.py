@@ -48,6 +48,7 @@ class Distribution:
     """One distribution of the environment."""
 
     name: str
+    """Normalized, for comparison."""
     version: str
     pin: str
     """Its line in the lock: `numpy==2.4.6 --hash=sha256:…`, with the hash of each file that may be installed."""
@@ -55,7 +56,7 @@ class Distribution:
     @property
     def folder(self) -> Path:
         """Where it is installed."""
-        return folder() / "lib" / f"{_normal(self.name)}-{self.version}"
+        return folder() / "lib" / f"{self.name}-{self.version}"
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -117,7 +118,7 @@ def find(names: Iterable[str]) -> Packages:
     wrong = [name for name in names if not isinstance(name, str) or not name.isidentifier()]
     if wrong:
         raise ValueError(f"packages are named as they are imported (numpy), not {', '.join(map(repr, wrong))}")
-    known = {_normal(each.name): each for each in installed()}
+    known = {each.name: each for each in installed()}
     module_of = {module: each for each in known.values() for module in each.modules}
     missing = [name for name in names if name not in module_of]
     if missing:
@@ -185,7 +186,7 @@ def add(requirements: Sequence[str]) -> list[Distribution]:
         raise PackageError(f"not names of packages: {', '.join(map(repr, wrong))}")
     asked, before = _read_lock()
     wanted = {**{_normal(text): text for text in asked}, **new}
-    fixed = [f"{each.name}=={each.version}" for each in before if _normal(each.name) not in new]
+    fixed = [f"{each.name}=={each.version}" for each in before if each.name not in new]
     return _build(list(wanted.values()), _resolve(list(wanted.values()), fixed))
 
 
@@ -207,7 +208,7 @@ def remove(names: Sequence[str]) -> list[Distribution]:
     if absent:
         held = ", ".join(sorted(map(_normal, asked))) or "nothing"
         raise PackageError(f"not among the packages asked for ({held}): {', '.join(sorted(absent))}")
-    known = {_normal(each.name): each for each in before}
+    known = {each.name: each for each in before}
     kept = [text for text in asked if _normal(text) not in gone]
     needed = _with_required([known[_normal(text)] for text in kept], known)
     return _build(kept, [each for each in before if each in needed])
@@ -240,8 +241,8 @@ def _parse(text: str) -> tuple[list[str], list[Distribution]]:
         elif pin and not pin.startswith("#"):
             if (found := _PIN.fullmatch(pin)) is None:
                 raise PackageError(f"not a line of a lock file, which pins a version and its hashes: {line:.80}")
-            distributions.append(Distribution(found[1], found[2], pin))
-    return asked or [each.name for each in distributions], sorted(distributions, key=lambda each: _normal(each.name))
+            distributions.append(Distribution(_normal(found[1]), found[2], pin))
+    return asked or [each.name for each in distributions], sorted(distributions, key=lambda each: each.name)
 
 
 def _build(asked: list[str], pins: list[Distribution]) -> list[Distribution]:

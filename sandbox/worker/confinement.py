@@ -41,7 +41,7 @@ class Confinement:
         """Apply the worker-wide layers among those wanted and note which are missing.
 
         Forks when it enters a PID namespace: the caller continues in the child, which is the first process there.
-        Raises UnsupportedMachine where the numbers of system calls are not known.
+        Raises OSError where the numbers of system calls are not known.
         """
         syscalls.machine()
         self._readable = namespaces.library_paths()

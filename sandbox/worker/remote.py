@@ -38,11 +38,11 @@ class NeedsProcess(BaseException):  # not an Exception, which a test might catch
 class Remote:
     """An object of the program's."""
 
-    __slots__ = ("_is_made", "_is_method", "_session", "_target")
+    __slots__ = ("_is_ended", "_is_made", "_is_method", "_session", "_target")
     _own = frozenset(_WITH_ANOTHER)
 
     def __init__(self, session: "Session", target: list[Any]) -> None:
-        note(self, _session=session, _target=target, _is_made=False, _is_method=False)
+        note(self, _session=session, _target=target, _is_made=False, _is_method=False, _is_ended=False)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         answer = self._session.ask("call", self, *args, **kwargs)
@@ -97,11 +97,7 @@ class Remote:
 class RemoteIterator(Remote):
     """An iterator of the program's, taken one item at a time."""
 
-    __slots__ = ("_is_ended",)
-
-    def __init__(self, session: "Session", target: list[Any]) -> None:
-        super().__init__(session, target)
-        note(self, _is_ended=False)
+    __slots__ = ()
 
     def __iter__(self) -> Self:
         return self

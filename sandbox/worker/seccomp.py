@@ -131,7 +131,7 @@ def build_filter(
 
     has_files: all that it can write to is its own. Else it may not change modes, times or lengths: a program that runs
     as the trainer's user could change those of any of that user's files.
-    machine: (column of the system-call table, AUDIT_ARCH), by default this machine's. Raises UnsupportedMachine.
+    machine: (column of the system-call table, AUDIT_ARCH), by default this machine's. Raises OSError.
     """
     column, audit_arch = machine or syscalls.machine()
     # Only the checker receives file descriptors (of a new candidate, from the zygote).

@@ -56,15 +56,11 @@ NUMBERS = ALLOWED | OF_OWN_FILES | CONDITIONAL | WORKER_ONLY
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7), "arm64": (1, 0xC00000B7)}
 
 
-class UnsupportedMachine(OSError):
-    """The machine has no system-call table here, so its calls cannot be filtered."""
-
-
 def machine() -> tuple[int, int]:
-    """Column of NUMBERS and AUDIT_ARCH of this machine. Raises UnsupportedMachine unless x86-64 or aarch64."""
+    """Column of NUMBERS and AUDIT_ARCH of this machine. Raises OSError unless x86-64 or aarch64."""
     name = os.uname().machine
     if name not in _MACHINES:
-        raise UnsupportedMachine(f"no system-call table for machine {name!r} (known: x86_64, aarch64)")
+        raise OSError(f"no system-call table for machine {name!r} (known: x86_64, aarch64)")
     return _MACHINES[name]
 
 

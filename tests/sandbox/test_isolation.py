@@ -67,9 +67,9 @@ def test_the_floor_without_a_filter(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_unknown_machines_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "n", "6.1", "v", "riscv64")))
-    with pytest.raises(syscalls.UnsupportedMachine, match="riscv64"):
+    with pytest.raises(OSError, match="riscv64"):
         seccomp.build_filter(1)
-    report = IsolationReport(("rlimits", "root"), {"seccomp": ("UnsupportedMachine", "no table for 'riscv64'")})
+    report = IsolationReport(("rlimits", "root"), {"seccomp": ("OSError", "no table for 'riscv64'")})
     with pytest.raises(SandboxUnavailable, match="riscv64"):
         report.require_floor()
 
