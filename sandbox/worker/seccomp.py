@@ -184,6 +184,7 @@ def for_pid(program: bytes, pid: int) -> bytes:
 
 def install(program: bytes) -> None:
     """Confine the calling thread, and all it starts. Needs no_new_privs; cannot be undone."""
-    instructions = ctypes.create_string_buffer(program, len(program))
-    descriptor = struct.pack("HP", len(program) // 8, ctypes.addressof(instructions))  # struct sock_fprog
+    # Not in a buffer of its own: every fork would have to write a page for it.
+    address = ctypes.cast(ctypes.c_char_p(program), ctypes.c_void_p).value
+    descriptor = struct.pack("HP", len(program) // 8, address)  # struct sock_fprog
     kernel.call("seccomp", _SET_MODE_FILTER, 0, descriptor)
