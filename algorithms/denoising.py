@@ -10,7 +10,7 @@ positions after the prompts; draws by the key of a row; where a completion ends.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,10 +24,6 @@ EPS = 1e-3
 LOG_EPS = 1e-10
 POSITIONS_PER_CHUNK = 64
 """Masked positions processed at a time: memory is this × vocabulary instead of all positions × vocabulary."""
-
-Uniform = Callable[[str, int], Tensor]
-"""(purpose, step) → draws in [0, 1), [B, K] float64; purposes `token`, `place`."""
-PURPOSES = {"token": 0, "place": 1}
 
 
 class Proposal(NamedTuple):
@@ -128,42 +124,41 @@ def chosen_places(
 
 
 def denoise(
-    logits_at: Callable[[Tensor, Tensor], Tensor],
-    shape: tuple[int, int],
+    model: Any,
+    prompts: Tensor,
+    prompt_mask: Tensor,
+    seeds: Tensor,
+    places: int,
     settings: DenoisingSettings,
     mask_id: int,
-    uniform: Uniform,
-    device: torch.device | str = "cpu",
 ) -> FinishedCanvas:
-    """Unmask a canvas of B × K mask tokens. A row's tokens do not depend on the rows beside it.
+    """Unmask K positions after each prompt. A row's tokens do not depend on the rows beside it.
 
-    logits_at(canvas [B, K], wanted [B, K] bool) → [N, V]: logits of each wanted position given the canvas.
+    prompts: [B, P], left-padded where prompt_mask is 0; seeds: keys of the rows' draws, int64 [B].
     """
-    canvas = torch.full(shape, mask_id, device=device)
+    shape, device = (len(prompts), places), prompts.device
+    seen = torch.cat([prompt_mask, prompt_mask.new_ones(shape)], 1)
+    canvas, place = torch.full(shape, mask_id, device=device), torch.arange(places, device=device)
     log_probs, entropies = torch.zeros(shape, device=device), torch.zeros(shape, device=device)
     passed = torch.zeros(shape[0], dtype=torch.long, device=device)
-    for step, (end, share) in enumerate(plan_passes(settings, shape[1])):
+    for step, (end, share) in enumerate(plan_passes(settings, places)):
         masked = canvas == mask_id
         masked[:, end:] = False
         waits = settings.alg != "origin" and settings.threshold is None and int(masked.sum(1).max() * share) == 0
         if waits or not bool(masked.any()):
             continue
         passed += masked.any(1)
-        proposed = _propose_all(logits_at(canvas, masked), uniform("token", step)[masked], settings, mask_id)
+        of_tokens, of_places = (keyed_uniform(seeds[:, None], (2 * step + use) * places + place) for use in (0, 1))
+        logits = completion_logits(model, torch.cat([prompts, canvas], 1), places, seen)
+        proposed = _propose_all(logits[masked], of_tokens[masked], settings, mask_id)
         confidence = torch.zeros(shape, device=device).masked_scatter(masked, proposed.confidence)
-        take = chosen_places(confidence, masked, share, settings, uniform("place", step))
+        take = chosen_places(confidence, masked, share, settings, of_places)
         if settings.threshold is not None:
             take[masked] |= proposed.log_probs.exp() > settings.threshold
         taken = take[masked]
         canvas[take] = proposed.tokens[taken]
         log_probs[take], entropies[take] = proposed.log_probs[taken], proposed.entropies[taken]
     return FinishedCanvas(canvas, log_probs, entropies, passed)
-
-
-def keyed_draws(seeds: Tensor, places: int) -> Uniform:
-    """The draws of canvases of K positions whose rows have the keys `seeds`, int64 [B]."""
-    place = torch.arange(places, device=seeds.device)
-    return lambda purpose, step: keyed_uniform(seeds[:, None], (2 * step + PURPOSES[purpose]) * places + place)
 
 
 def _propose_all(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, mask_id: int) -> Proposal:
@@ -174,25 +169,6 @@ def _propose_all(logits: Tensor, uniform: Tensor, settings: DenoisingSettings, m
     return Proposal(*map(torch.cat, zip(*parts, strict=True)))
 
 
-def denoise_completions(
-    model: Any,
-    prompts: Tensor,
-    prompt_mask: Tensor,
-    places: int,
-    settings: DenoisingSettings,
-    mask_id: int,
-    uniform: Uniform,
-) -> FinishedCanvas:
-    """Unmask K positions after each prompt: prompts [B, P], left-padded where prompt_mask is 0."""
-    shape = (len(prompts), places)
-    seen = torch.cat([prompt_mask, prompt_mask.new_ones(shape)], 1)
-
-    def logits_at(canvas: Tensor, wanted: Tensor) -> Tensor:
-        return completion_logits(model, torch.cat([prompts, canvas], 1), places, seen)[wanted]
-
-    return denoise(logits_at, shape, settings, mask_id, uniform, prompts.device)
-
-
 def completion_logits(model: Any, input_ids: Tensor, keep: int, attention_mask: Tensor | None = None) -> Tensor:
     """Logits that predict the last `keep` tokens: [B, keep, V]. Position j is predicted by logit j − 1 (as in Dream).
 
@@ -200,8 +176,6 @@ def completion_logits(model: Any, input_ids: Tensor, keep: int, attention_mask: 
     (`num_logits_to_keep`, `logits_to_keep`) are asked to.
     """
     length = input_ids.shape[1]
-    if not 1 <= keep <= length:
-        raise ValueError(f"cannot keep {keep} of {length} positions")
     accepted = inspect.signature(getattr(model, "forward", model)).parameters
     wanted = min(keep + 1, length)
     options: dict[str, Any] = {}

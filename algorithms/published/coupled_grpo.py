@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from algorithms.advantages import compute_rloo_outcome_advantage, widened
 from algorithms.coupled_sampling import random_mask, version_masks
-from algorithms.denoising import completion_logits, completion_mask, denoise_completions, keyed_draws
+from algorithms.denoising import completion_logits, completion_mask, denoise
 from algorithms.settings import DenoisingSettings
 
 
@@ -196,10 +196,9 @@ class DiffuGRPOTrainer:
     def _generate(self, prompt_ids: Tensor, prompt_mask: Tensor) -> Tensor:
         """Completions [B, K] by Dream's denoising."""
         keep, mask_id = self.args.max_completion_length, self.processing_class.mask_token_id
-        seeds = torch.randint(2**31 - 1, (len(prompt_ids),), generator=self.generator)
-        draws = keyed_draws(seeds.to(prompt_ids.device), keep)
+        seeds = torch.randint(2**31 - 1, (len(prompt_ids),), generator=self.generator).to(prompt_ids.device)
         how = self.args.model_copy(update={"steps": self.args.diffusion_steps})
-        return denoise_completions(self.model, prompt_ids, prompt_mask, keep, how, mask_id, draws).tokens
+        return denoise(self.model, prompt_ids, prompt_mask, seeds, keep, how, mask_id).tokens
 
     def _rewards(self, inputs: Sequence[dict[str, Any]], completions: Tensor, mask: Tensor) -> Tensor:
         """[B, F], NaN where a function does not apply. Tokens after the end token are not part of the text."""

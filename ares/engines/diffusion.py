@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from algorithms.denoising import FinishedCanvas, completion_mask, denoise_completions, keyed_draws
+from algorithms.denoising import FinishedCanvas, completion_mask, denoise
 from algorithms.settings import DenoisingSettings
 from ares.config import Config, DiffusionConfig, ModelConfig
 from ares.engines.engine import Completion, ModelEngine, Request, SamplingSettings, device_of, end_token_ids
@@ -53,9 +53,7 @@ class DiffusionEngine(ModelEngine):
             batch = requests[start : start + self.how.batch]
             prompts, seen = self.padded([request.prompt_token_ids for request in batch])
             seeds = torch.tensor([request.seed for request in batch], device=self.device)
-            places = settings.max_tokens
-            draws = keyed_draws(seeds, places)
-            canvas = denoise_completions(self.model, prompts, seen, places, denoising, self.mask_id, draws)
+            canvas = denoise(self.model, prompts, seen, seeds, settings.max_tokens, denoising, self.mask_id)
             yield [(start + row, completion) for row, completion in enumerate(self._completions(canvas))]
 
     def _completions(self, answered: FinishedCanvas) -> Iterator[Completion]:
