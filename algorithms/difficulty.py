@@ -123,13 +123,10 @@ class DifficultyTracker:
     def annotate(self, batch: DataProto) -> None:
         """Write each row's difficulty, target_high_entropy_token_num and alpha_entropy, looked up by its global_id.
 
-        Raises ValueError naming a prompt that no update has seen.
+        Raises KeyError with a prompt that no update has seen.
         """
         (global_id,) = batch.require("global_id")
-        gids = plain_ids(global_id, "global_id")
-        if unseen := [gid for gid in gids if gid not in self.difficulty_dict_train]:
-            raise ValueError(f"global_id {unseen[0]!r}: its difficulty is unknown; update with its batch first")
-        labels = object_column(self.difficulty_dict_train[gid] for gid in gids)
+        labels = object_column(self.difficulty_dict_train[gid] for gid in plain_ids(global_id, "global_id"))
         targets = {name: self.target_high_entropy_token_num_dict.get(name, math.nan) for name in BUCKETS}
         batch.non_tensor_batch["difficulty"] = labels
         batch.non_tensor_batch["target_high_entropy_token_num"] = of_rows(targets, labels).astype(object)

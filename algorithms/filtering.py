@@ -15,31 +15,22 @@ def informative_rows(
 ) -> np.ndarray:
     """Rows of the groups with low < mean accuracy < high, both strict (DAPO, §3.2: neither all right nor all wrong).
 
-    index, accuracy: [B]. Returns bool [B], equal within a group. It filters by accuracy, not by a shaped reward.
-    Raises ValueError on a NaN or missing accuracy.
+    index, accuracy: [B], without NaN. Returns bool [B], equal within a group. It filters by accuracy, not by a shaped
+    reward.
     """
-    group, values = _labelled(index, accuracy, "accuracy")
-    mean = np.bincount(group, weights=values) / np.bincount(group)
+    group, _ = group_numbers(index)
+    mean = np.bincount(group, weights=accuracy) / np.bincount(group)
     return ((mean > low) & (mean < high))[group]
 
 
 def varied_rows(index: Sequence[Any] | np.ndarray, reward: np.ndarray, tolerance: float = 1e-9) -> np.ndarray:
     """Rows of groups whose rewards differ: with a dense reward, all-wrong groups can be informative, too.
 
-    index, reward: [B]. Returns bool [B], equal within a group. Raises ValueError on a NaN or missing reward.
+    index, reward: [B], without NaN. Returns bool [B], equal within a group.
     """
-    group, values = _labelled(index, reward, "reward")
+    group, _ = group_numbers(index)
     lowest = np.full(group.max(initial=-1) + 1, np.inf)
     highest = -lowest
-    np.minimum.at(lowest, group, values)
-    np.maximum.at(highest, group, values)
+    np.minimum.at(lowest, group, reward)
+    np.maximum.at(highest, group, reward)
     return (highest - lowest > tolerance)[group]
-
-
-def _labelled(index: Sequence[Any] | np.ndarray, values: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """Group numbers in order of appearance, from 0, and the values as float64: [B] each."""
-    group, _ = group_numbers(index)
-    labelled = np.asarray(values, dtype=np.float64)
-    if np.isnan(labelled).any():
-        raise ValueError(f"{what}: row {int(np.isnan(labelled).argmax())} has no value; leave unscored rows out first")
-    return group, labelled

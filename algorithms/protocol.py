@@ -50,9 +50,6 @@ class DataProto:
     meta_info: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if len(self.batch.keys()) == 0 and self.non_tensor_batch:
-            rows = len(next(iter(self.non_tensor_batch.values())))
-            self.batch = TensorDict({}, batch_size=[rows])
         self.non_tensor_batch = {key: object_column(column) for key, column in self.non_tensor_batch.items()}
         self.validate()
 
@@ -139,14 +136,13 @@ class DataProto:
     def save(self, path: str | Path, columns: Sequence[str] | None = None) -> None:
         """Write one safetensors file, with `columns` (all by default) and meta_info as JSON in its header.
 
-        Numpy values become Python values, tuples become lists. Raises TypeError naming a column or meta_info entry that
-        is not JSON-serialisable.
+        Numpy values become Python values, tuples become lists. Raises TypeError for what is not a JSON value.
         """
         kept = self.non_tensor_batch if columns is None else {key: self.non_tensor_batch[key] for key in columns}
         header = {
             "rows": str(len(self)),
-            "columns": json.dumps({key: json.loads(_json(list(kept[key]), f"row field {key!r}")) for key in kept}),
-            "meta_info": _json(self.meta_info, "meta_info"),
+            "columns": json.dumps({key: list(column) for key, column in kept.items()}, default=_plain),
+            "meta_info": json.dumps(self.meta_info, default=_plain),
         }
         tensors = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in self.batch.items()}
         save_file(tensors, path, metadata={"batch": json.dumps(header, sort_keys=True)})
@@ -183,15 +179,8 @@ def object_column(values: Iterable[Any]) -> np.ndarray:
     return np.fromiter(rows, dtype=object, count=len(rows))
 
 
-def _json(value: Any, what: str) -> str:
-    try:
-        return json.dumps(value, default=_plain)
-    except TypeError as error:
-        raise TypeError(f"{what} cannot be saved: {error}") from error
-
-
 def _plain(value: Any) -> Any:
     """Numpy scalars and arrays as Python values."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    raise TypeError(f"a {type(value).__name__} is not a JSON value")
+    raise TypeError(f"a {type(value).__name__} is not a JSON value: {value!r:.60}")

@@ -68,18 +68,10 @@ def test_percentile_threshold_fills_the_tail_with_the_running_mean(batch, window
     assert ent.entropy_percentile_thresholds(entropy, mask, window, percentile) == pytest.approx(expected, abs=1e-5)
 
 
-@quick
-@given(st.integers(0, 2**31), st.integers(1, 12), st.integers(2, 12))
-def test_entropy_is_never_negative_and_topk_of_everything_is_exact(seed, rows, vocabulary):
-    logits = 5.0 * torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(seed))
-    exact = ent.token_entropy(logits)
-    logp = torch.log_softmax(logits.double(), -1)
-    assert (exact >= -1e-6).all()
-    assert (exact <= math.log(vocabulary) + 1e-5).all()
-    torch.testing.assert_close(ent.topk_entropy(logp).float(), exact, atol=1e-5, rtol=1e-5)
-    partial = ent.topk_entropy(logp.topk(max(1, vocabulary // 2)).values)
-    assert (partial >= 0).all()
-    assert (partial.float() <= exact + 1e-5).all()
+def test_token_entropy_is_that_of_the_distribution_and_a_banned_token_adds_nothing():
+    logits = 5.0 * torch.randn(12, 9, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(ent.token_entropy(logits), torch.distributions.Categorical(logits=logits).entropy())
+    assert ent.token_entropy(torch.tensor([0.0, -math.inf, 0.0])).item() == pytest.approx(math.log(2))
 
 
 @quick
@@ -90,7 +82,6 @@ def test_hwe_count_does_not_increase_with_the_threshold(batch, threshold, more):
     high = ent.hwe_mask(entropy, mask, threshold + more)
     assert (high & ~low).sum() == 0
     assert (ent.hwe_count(high) <= ent.hwe_count(low)).all()
-    assert (ent.soft_cost(entropy, mask, threshold + more) <= ent.soft_cost(entropy, mask, threshold) + 1e-6).all()
     assert not (low & (mask == 0)).any()
 
 
@@ -107,9 +98,6 @@ def test_bfloat16_is_only_how_the_inputs_are_stored():
     thresholds = ent.entropy_percentile_thresholds(h, mask)
     assert (thresholds == ent.entropy_percentile_thresholds(h.float(), mask)).all()
     assert torch.equal(ent.hwe_mask(h, mask, thresholds[0]), ent.hwe_mask(h.float(), mask, thresholds[0]))
-    assert (ent.soft_cost(h, mask, 0.5) == ent.soft_cost(h.float(), mask, 0.5)).all()
-    logprobs = torch.log_softmax(torch.randn(5, 99), -1).bfloat16()
-    assert torch.equal(ent.topk_entropy(logprobs), ent.topk_entropy(logprobs.float()))
 
 
 def test_triggers_match_the_sampled_token():
@@ -126,8 +114,6 @@ def test_degenerate_batches():
     assert ent.entropy_percentile_thresholds(empty, empty).shape == (0,)
     assert ent.window_entropy(torch.ones(2, 3), torch.ones(2, 3), 4).isnan().all()
     assert ent.entropy_percentile_thresholds(torch.ones(2, 0), torch.ones(2, 0)).tolist() == [0.0, 0.0]
-    banned = torch.tensor([0.0, -math.inf, 0.0])
-    assert ent.token_entropy(banned).item() == pytest.approx(math.log(2))
 
 
 def test_the_first_batch_initialises_the_threshold():
@@ -154,6 +140,5 @@ def test_threshold_round_trip_in_the_middle_changes_nothing(batches, cut):
     for batch in batches[cut:]:
         second.update(batch)
     assert second.metrics() == straight.metrics()
-    for bad in ({}, {"threshold": math.nan}, {"threshold": 1.0, "other": 2.0}):
-        with pytest.raises(ValueError, match="threshold state"):
-            second.load_state_dict(bad)
+    with pytest.raises(ValueError, match="threshold state must have the keys"):
+        second.load_state_dict({"threshold": 1.0, "other": 2.0})

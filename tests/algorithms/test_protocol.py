@@ -156,7 +156,6 @@ def test_save_and_load_without_rows_or_fields(tmp_path):
 
 
 def test_what_is_no_data_is_not_saved(tmp_path):
-    with pytest.raises(TypeError, match="'callback'"):
-        DataProto.from_dict(non_tensors={"callback": [print]}).save(tmp_path)
-    with pytest.raises(TypeError, match="meta_info"):
-        DataProto.from_dict(non_tensors={"uid": ["a"]}, meta_info={"lock": object()}).save(tmp_path)
+    for data in ({"non_tensors": {"callback": [print]}}, {"meta_info": {"lock": print}}):
+        with pytest.raises(TypeError, match="a builtin_function_or_method is not a JSON value: <built-in function"):
+            DataProto.from_dict(**data).save(tmp_path / "batch")
