@@ -196,12 +196,6 @@ def test_pass_at_k_is_what_all_draws_of_k_responses_give(k):
             assert advantages[row, 0].item() == pytest.approx(mean(own), abs=1e-6)
 
 
-def test_pass_at_1_is_grpo_with_the_deviation_of_the_group_itself():
-    advantages, _ = pass_at_k(1, *outcome(RIGHT))
-    grpo, _ = adv.compute_grpo_outcome_advantage(*outcome(RIGHT), eps=0.0)
-    torch.testing.assert_close(advantages, grpo.nan_to_num() * math.sqrt(4 / 3))
-
-
 def test_maxrl_divides_by_the_mean_of_the_group():
     advantages, _ = estimated(estimators.maxrl, *outcome(RIGHT))
     expected = [1, -1, -1, 1, 0, 0, 0, 0, -1, 1 / 3, 1 / 3, 1 / 3]
@@ -297,9 +291,3 @@ def test_rloo_by_turn_compares_rewards_to_go_with_the_others_that_reached_the_tu
         ends = (mask[row] > 0) & ~(torch.nn.functional.pad(mask[row], (0, 1))[1:] > 0)
         torch.testing.assert_close(advantages[row][ends], torch.tensor(expected), atol=1e-5, rtol=1e-5)
         assert (advantages[row][mask[row] == 0] == 0).all()
-
-
-def test_rloo_by_turn_of_single_turns_is_rloo():
-    rewards, mask = torch.tensor([[0.0, 1.0], [3.0, 0.0], [0.0, 5.0]]), torch.tensor([[1.0, 1], [1, 0], [1, 1]])
-    expected = adv.compute_rloo_outcome_advantage(rewards, mask, [0, 0, 0])[0]
-    torch.testing.assert_close(rloo_by_turn(rewards, mask, [0, 0, 0])[0], expected)

@@ -179,8 +179,6 @@ def test_a_place_is_predicted_by_the_logit_before_it():
     assert completion_logits(echo, ids, 3)[0, :, 0].tolist() == [2, 3, 4]
     assert completion_logits(echo, ids, 6)[0, :, 0].tolist() == [0, 0, 1, 2, 3, 4]
     assert options_of_echo == {}
-    with pytest.raises(ValueError, match="cannot keep 7 of 6"):
-        completion_logits(echo, ids, 7)
 
 
 def test_padding_is_attended_to_by_nobody_else_and_does_not_shift_positions():
@@ -218,19 +216,7 @@ def test_the_recorded_advantages(golden):
         assert mask.tolist() == expected["completion_mask"]
 
 
-@given(st.lists(st.floats(-2, 2), min_size=8, max_size=8), st.floats(-3, 3), st.booleans())
-@settings(deadline=None, max_examples=50)
-def test_advantages_of_a_group_add_up_to_nothing_and_ignore_a_common_reward(rewards, shift, scale):
-    scores = torch.tensor(rewards, dtype=torch.float64)[:, None]
-    found, moved = (advantages(each, 4, scale)[0] for each in (scores, scores + shift))
-    torch.testing.assert_close(found.view(2, 4).sum(1), torch.zeros(2, dtype=found.dtype), atol=4e-6, rtol=0)
-    torch.testing.assert_close(moved, found, atol=2e-6, rtol=2e-6)
-
-
-def test_equal_rewards_teach_nothing_and_a_group_of_one_is_refused():
-    found, metrics = advantages(torch.full((6, 1), 0.7), 3, scale=True)
-    assert found.abs().max() < 1e-3
-    assert metrics["reward_std"] < 1e-6
+def test_groups_of_another_size_and_of_one_are_refused():
     with pytest.raises(ValueError, match="7 rewards cannot be cut into groups of 3"):
         advantages(torch.zeros(7, 1), 3)
     with pytest.raises(ValueError, match="at least 2"):

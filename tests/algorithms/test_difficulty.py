@@ -60,23 +60,6 @@ def test_an_accuracy_outside_the_unit_interval_is_an_error(bad):
         difficulty_bucket(bad)
 
 
-@quick
-@given(st.lists(batch(), min_size=1, max_size=4), st.randoms(use_true_random=False))
-def test_shuffled_difficulties_are_those_of_the_batch_dealt_by_key(batches, random):
-    own, dealt, again = DifficultyTracker(), DifficultyTracker(shuffle_seed=3), DifficultyTracker(shuffle_seed=3)
-    for rows in batches:
-        for tracker in (own, dealt):
-            update(tracker, **rows)
-        order = list(range(len(rows["global_id"])))
-        random.shuffle(order)
-        update(again, **{name: column[order] for name, column in rows.items()})
-        gids = set(rows["global_id"].tolist())
-        labels = [sorted(tracker.difficulty_dict_train[gid] for gid in gids) for tracker in (own, dealt)]
-        assert labels[0] == labels[1]
-    assert again.difficulty_dict_train == dealt.difficulty_dict_train
-    assert again.metrics() == dealt.metrics()
-
-
 def test_shuffled_difficulties_say_nothing_of_the_prompts():
     gids = [f"p{number}" for number in range(600)]
     accuracy = [1.0] * 300 + [0.0] * 300
@@ -87,12 +70,14 @@ def test_shuffled_difficulties_say_nothing_of_the_prompts():
     assert all(110 < count < 190 for count in easy)  # 150 by chance; 300 of their own
     assert trackers[0].difficulty_dict_train != trackers[1].difficulty_dict_train
     assert trackers[0].target_high_entropy_token_num_dict == {"easy": 3, "hard": 3}
+    assert sorted(trackers[0].difficulty_dict_train.values()) == ["easy"] * 300 + ["hard"] * 300
 
 
+@pytest.mark.parametrize("shuffle_seed", [None, 3])
 @quick
 @given(st.lists(batch(), min_size=1, max_size=4), st.randoms(use_true_random=False), st.sampled_from(["batch", "ema"]))
-def test_row_order_does_not_matter(batches, random, mode):
-    one, other = tracker_of(target_mode=mode), tracker_of(target_mode=mode)
+def test_row_order_does_not_matter(shuffle_seed, batches, random, mode):
+    one, other = (DifficultyTracker(DifficultySettings(target_mode=mode), shuffle_seed) for _ in range(2))
     for rows in batches:
         update(one, **rows)
         order = list(range(len(rows["global_id"])))
@@ -165,8 +150,6 @@ def test_annotate_writes_each_rows_bucket_values():
     assert data.non_tensor_batch["difficulty"].tolist() == ["easy", "easy", "hard", "hard"]
     assert data.non_tensor_batch["target_high_entropy_token_num"].tolist() == [5, 5, 20, 20]
     assert data.non_tensor_batch["alpha_entropy"].tolist() == [0.1, 0.1, 0.3, 0.3]
-    with pytest.raises(ValueError, match="'unseen'"):
-        tracker.annotate(DataProto.from_dict(non_tensors={"global_id": ["unseen"]}))
 
 
 @quick
@@ -180,27 +163,14 @@ def test_round_trip_in_the_middle_changes_nothing(batches, cut, mode):
         update(first, **rows)
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
     assert second.metrics() == first.metrics()
+    with pytest.raises(ValueError, match="difficulty state must have the keys"):
+        second.load_state_dict(first.state_dict() | {"extra": 1})
     for rows in batches[cut:]:
         update(second, **rows)
     assert second.state_dict().keys() == straight.state_dict().keys()
     assert second.difficulty_dict_train == straight.difficulty_dict_train
     assert second.metrics() == straight.metrics()
     assert second.skip_gid_set == straight.skip_gid_set
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"alpha": {"easy": 0.5, "medium": 0.5}}, "alpha lacks hard"),
-        ({"alpha": {"easy": 0.5, "medium": 0.5, "hard": math.nan}}, "nan"),
-        ({"target": {"easy": math.nan}}, "nan"),
-        ({"extra": 1}, "keys"),
-    ],
-)
-def test_loading_a_wrong_state_is_an_error(change, message):
-    tracker = DifficultyTracker()
-    with pytest.raises(ValueError, match=message):
-        tracker.load_state_dict(tracker.state_dict() | change)
 
 
 @pytest.mark.parametrize(

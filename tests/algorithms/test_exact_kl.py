@@ -6,11 +6,10 @@ from algorithms import exact_kl as module
 from algorithms.exact_kl import exact_kl
 
 
-def inputs(tokens: int, hidden: int, vocabulary: int, seed: int = 0, scale: float = 1.0) -> list[Tensor]:
+def inputs(tokens: int, hidden: int, vocabulary: int) -> list[Tensor]:
     """hidden, weight, ref_hidden, ref_weight"""
-    generator = torch.Generator().manual_seed(seed)
-    sizes = [(tokens, hidden), (vocabulary, hidden)] * 2
-    return [scale * torch.randn(size, generator=generator) for size in sizes]
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(size, generator=generator) for size in [(tokens, hidden), (vocabulary, hidden)] * 2]
 
 
 def naive(hidden: Tensor, weight: Tensor, ref_hidden: Tensor, ref_weight: Tensor, temperature: float) -> Tensor:
@@ -44,13 +43,7 @@ def test_value_and_gradient_are_those_of_the_definition(
     for leaf, wanted in zip(leaves[:2], expected_leaves[:2], strict=True):
         assert leaf.grad is not None
         torch.testing.assert_close(leaf.grad.double(), wanted.grad, atol=1e-4, rtol=1e-4)
-
-
-def test_no_gradient_reaches_the_reference() -> None:
-    leaves = [tensor.requires_grad_() for tensor in inputs(5, 8, 20)]
-    exact_kl(*leaves).sum().backward()
-    assert leaves[2].grad is None
-    assert leaves[3].grad is None
+    assert [leaf.grad for leaf in leaves[2:]] == [None, None], "no gradient reaches the reference"
 
 
 def test_no_tokens_give_no_values() -> None:
