@@ -8,17 +8,17 @@ import ast
 import importlib.util
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import pytest
 import typer
 import yaml
-from pydantic import BaseModel
 
 from ares.config import Config
+from ares.config.strict import walk
 from flows.cli.main import app
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -94,6 +94,10 @@ def inline_commands(page: Path) -> Iterator[list[str]]:
         yield shlex.split(span)[1:]
 
 
+def all_commands(page: Path) -> list[list[str]]:
+    return [*(words for block in blocks(page, "bash") for words in commands(block)), *inline_commands(page)]
+
+
 @cache
 def sources() -> str:
     """The text of the product, its tests and deployments."""
@@ -118,19 +122,10 @@ def metrics_of(page: Path) -> Iterator[str]:
             yield from expanded(span)
 
 
-def known(model: Any, path: list[str]) -> bool:
-    """Whether a setting's path leads through the configuration's models."""
-    if not path:
-        return True
-    if get_origin(model) is dict:
-        return known(get_args(model)[1], path[1:])
-    options = [model] if isinstance(model, type) else []
-    options += [each for each in get_args(model) if isinstance(each, type)]
-    fields = [each.model_fields for each in options if issubclass(each, BaseModel)]
-    named = [each for each in get_args(model) if get_origin(each) is dict]
-    return any(path[0] in each and known(each[path[0]].annotation, path[1:]) for each in fields) or any(
-        known(each, path) for each in named
-    )
+def known(setting: str) -> bool:
+    """Whether a setting's name leads through the configuration's models."""
+    *_, (reached, _, _) = walk(setting.split("."), Config)
+    return reached == setting
 
 
 def key_paths(settings: Any) -> Iterator[str]:
@@ -159,82 +154,89 @@ def settings_of(page: Path) -> Iterator[str]:
             yield from key_paths(settings)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page: Path) -> None:
-    wrong = []
+def wrong_links(page: Path) -> Iterator[str]:
     for target in LINK.findall(prose(page)):
         if "://" in target:
             continue
         file, _, anchor = target.partition("#")
         path = (page.parent / file).resolve() if file else page
         if not path.exists() or (anchor and anchor not in anchors(path)):
-            wrong.append(target)
-    assert wrong == []
+            yield target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_files_and_modules_are_there(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    files = {each.rstrip(".") for each in FILE.findall(LINK.sub("", text))}
-    wrong = [each for each in sorted(files) if not each.startswith(MADE) and not (REPOSITORY / each).exists()]
-    wrong += [each for each in MODULE.findall(text) if importlib.util.find_spec(each) is None]
-    assert wrong == []
+def absent_files(page: Path) -> Iterator[str]:
+    files = {each.rstrip(".") for each in FILE.findall(LINK.sub("", page.read_text(encoding="utf-8")))}
+    return (each for each in files if not each.startswith(MADE) and not (REPOSITORY / each).exists())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_tests_that_are_named_are_there(page: Path) -> None:
-    named = TEST.findall(page.read_text(encoding="utf-8"))
-    wrong = [
-        name
-        for name, cut in named
-        if not (any(each.startswith(name) for each in defined_tests()) if cut else name in defined_tests())
-        and (cut or name.count("_") > 3)  # shorter ones are columns and settings
-    ]
-    assert wrong == []
+def absent_modules(page: Path) -> Iterator[str]:
+    modules = MODULE.findall(page.read_text(encoding="utf-8"))
+    return (each for each in modules if importlib.util.find_spec(each) is None)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_commands_and_their_options_are_known(page: Path) -> None:
-    root = typer.main.get_command(app)
-    wrong = []
-    in_blocks = [words for block in blocks(page, "bash") for words in commands(block)]
-    for words in [*in_blocks, *inline_commands(page)]:
-        command: Any = root
+def absent_tests(page: Path) -> Iterator[str]:
+    for name, cut in TEST.findall(page.read_text(encoding="utf-8")):
+        is_there = any(each.startswith(name) for each in defined_tests()) if cut else name in defined_tests()
+        if not is_there and (cut or name.count("_") > 3):  # shorter ones are columns and settings
+            yield name
+
+
+def unknown_commands(page: Path) -> Iterator[str]:
+    """With options that they do not have, too."""
+    root: Any = typer.main.get_command(app)
+    for words in all_commands(page):
+        command = root
         while words and words[0] in getattr(command, "commands", ()):
             command, words = command.commands[words[0]], words[1:]
         options = {name for each in command.params for name in each.opts} | {"--help"}
         unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in options]
         if (hasattr(command, "commands") and words[:1] != ["--help"]) or unknown:
-            wrong.append(f"ares {command.name} {' '.join(words)}")
-    assert wrong == []
+            yield f"ares {command.name} {' '.join(words)}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_profiles_and_ablations_are_shipped(page: Path) -> None:
+def absent_profiles(page: Path) -> Iterator[str]:
     profiles = {path.stem for path in (REPOSITORY / "profiles").glob("*.yaml")}
     ablations = {path.stem for path in (REPOSITORY / "profiles" / "ablations").glob("*.yaml")}
-    wrong = []
-    in_blocks = [words for block in blocks(page, "bash") for words in commands(block)]
-    for command, name, *_ in filter(lambda words: len(words) > 1, [*in_blocks, *inline_commands(page)]):
+    for command, name, *_ in filter(lambda words: len(words) > 1, all_commands(page)):
         shipped = {"train": profiles, "doctor": profiles, "ablate": ablations}.get(command)
         is_file = (REPOSITORY / name).is_file()
         if shipped is not None and name[0].islower() and name not in shipped and not is_file:
-            wrong.append(f"ares {command} {name}")
-    assert wrong == []
+            yield f"ares {command} {name}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_variables_of_the_environment_are_read(page: Path) -> None:
-    named = set(VARIABLE.findall(page.read_text(encoding="utf-8")))
-    assert [each for each in sorted(named) if each not in sources()] == []
+def unread_variables(page: Path) -> Iterator[str]:
+    return (each for each in VARIABLE.findall(page.read_text(encoding="utf-8")) if each not in sources())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_targets_of_make_are_there(page: Path) -> None:
+def absent_targets(page: Path) -> Iterator[str]:
     targets = set(re.findall(r"^([\w-]+):", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.M))
     code = [*re.findall(r"`([^`\n]+)`", prose(page)), *blocks(page, "bash")]
     named = [target for text in code for target in re.findall(r"(?:^|[,;:] )make ([\w-]+)", text, re.M)]
-    assert [each for each in named if each not in targets] == []
+    return (each for each in named if each not in targets)
+
+
+def unknown_settings(page: Path) -> Iterator[str]:
+    return (each for each in settings_of(page) if not known(each))
+
+
+def absent_imports(page: Path) -> Iterator[str]:
+    for block in blocks(page, "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] in PRODUCT:
+                module = importlib.import_module(str(node.module))
+                yield from (each.name for each in node.names if not hasattr(module, each.name))
+
+
+CHECKS = (
+    *(wrong_links, absent_files, absent_modules, absent_tests, unknown_commands, absent_profiles),
+    *(unread_variables, absent_targets, unknown_settings, absent_imports),
+)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_names_what_exists(page: Path, check: Callable[[Path], Iterator[str]]) -> None:
+    assert list(check(page)) == []
 
 
 def test_metrics_are_logged() -> None:
@@ -253,20 +255,6 @@ def test_images_and_rows_are_shown() -> None:
     assert [name for name in beside if name not in text] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_settings_are_known(page: Path) -> None:
-    assert [each for each in settings_of(page) if not known(Config, each.split("."))] == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_python_blocks_parse_and_import_what_is_there(page: Path) -> None:
-    for block in blocks(page, "python"):
-        for node in ast.walk(ast.parse(block)):
-            if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] in PRODUCT:
-                module = importlib.import_module(str(node.module))
-                assert [each.name for each in node.names if not hasattr(module, each.name)] == []
-
-
 def test_the_pages_that_code_names_are_there() -> None:
     named = re.findall(r"(?<![\w/])(docs/[\w/-]+\.(?:md|csv|svg|png))(?:#([\w-]+))?", sources())
     assert len(named) > 20
@@ -282,11 +270,11 @@ def test_the_checks_see_what_is_wrong() -> None:
     """Otherwise the tests above could pass by seeing nothing."""
     assert sum(len(list(settings_of(page))) for page in PAGES) > 100
     assert sum(len(list(commands(block))) for page in PAGES for block in blocks(page, "bash")) > 40
-    assert not known(Config, ["train", "step"])
-    assert known(Config, ["model", "lora", "rank"])
-    assert not known(Config, ["model", "lora", "rnk"])
-    assert known(Config, ["data", "validation", "gsm8k", "prompt_key"])
-    assert not known(Config, ["data", "validation", "gsm8k", "promt_key"])
+    assert not known("train.step")
+    assert known("model.lora.rank")
+    assert not known("model.lora.rnk")
+    assert known("data.validation.gsm8k.prompt_key")
+    assert not known("data.validation.gsm8k.promt_key")
     assert "what-goes-together" in anchors(REPOSITORY / "README.md")
     assert sum(len(list(inline_commands(page))) for page in PAGES) > 20
     assert expanded("a/{b,c}/d") == ["a/b/d", "a/c/d"]
