@@ -5,6 +5,7 @@ compared. docs/ablations.md shows a file. Not covered: running the children (flo
 (ares/ablations/comparison.py).
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,6 @@ from ares.config import (
     Strict,
     explain,
     fingerprint,
-    is_there,
     load,
     nearest,
     read_yaml,
@@ -156,7 +156,7 @@ def read_ablation(ablation: str, name: str | None = None) -> tuple[Ablation, Pat
     Raises ConfigError naming file and field.
     """
     path = Path(ablation) if ablation.endswith((".yaml", ".yml")) else ABLATIONS / f"{ablation}.yaml"
-    if not is_there(path):
+    if not os.path.exists(path):
         raise ConfigError(f"There is no ablation {ablation!r} ({nearest(ablation, list_ablations())})")
     fields = read_yaml(path)
     if not isinstance(fields, dict):

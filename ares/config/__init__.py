@@ -20,7 +20,7 @@ from ares.config.extensions import (
     load_reference,
 )
 from ares.config.listing import Section, commented, sections
-from ares.config.paths import absent_model, is_there, location, matches, seen_from
+from ares.config.paths import absent_model, location, matches, seen_from
 from ares.config.profiles import (
     PROFILES,
     Override,

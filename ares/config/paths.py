@@ -5,6 +5,7 @@ fingerprint does not depend on the machine. Not covered: extensions' files, whic
 """
 
 import glob
+import os
 import re
 from pathlib import Path
 
@@ -14,18 +15,10 @@ MOVED = ("ares/tiny/", "examples/tiny/")
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
-def is_there(path: Path) -> bool:
-    """Whether something lies at a path; never at one that no file can have (too long, a null byte)."""
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
-
-
 def location(path: str) -> str:
     """A path as the working directory has it, else as the checkout does (those of shipped profiles), else unchanged."""
     in_checkout = CHECKOUT / path.replace(*MOVED)
-    return str(in_checkout) if not is_there(Path(path)) and is_there(in_checkout) else path
+    return str(in_checkout) if not os.path.exists(Path(path)) and os.path.exists(in_checkout) else path
 
 
 def matches(pattern: str) -> list[str]:
@@ -43,7 +36,7 @@ def seen_from(path: str | Path) -> str:
 
 def absent_model(path: str, error: Exception) -> str | None:
     """Why a model's path could not be read: no directory, or GGUF; None for a directory that has another fault."""
-    if is_there(found := Path(location(path))):
+    if os.path.exists(found := Path(location(path))):
         files = [found] if found.suffix == ".gguf" else sorted(found.glob("*.gguf"))
         if files and not (found / "config.json").exists():
             return f"model.path={path}: a GGUF file; `ares import {files[0]} --out DIR` makes a model directory of it"

@@ -5,10 +5,9 @@ presets, which are words for a published algorithm; the fingerprint; reading a u
 setting is one. Not covered: the settings themselves, their bounds and reasons (ares/config/run.py).
 """
 
-import copy
-import functools
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, get_origin
@@ -18,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from algorithms.settings import alternatives
 from ares.config.extensions import open_extensions
-from ares.config.paths import CHECKOUT, is_there, seen_from
+from ares.config.paths import CHECKOUT, seen_from
 from ares.config.rules import contradictions
 from ares.config.run import Config
 from ares.config.strict import NO_EFFECT, ONLY_ROUNDING, ConfigError, explain, nearest, walk
@@ -96,12 +95,12 @@ def _read(profile: str, seen: list[str]) -> tuple[dict[str, Any], list[str]]:
     folder = Path(seen[-1]).parent if seen else Path()
     is_file = profile.endswith((".yaml", ".yml"))
     path = folder / profile if is_file else PROFILES / f"{profile}.yaml"
-    if not is_there(path):
+    if not os.path.exists(path):
         if is_file:
             hint = f" (did you mean {path.stem}?)" if path.stem in profile_names() else ""
             raise ConfigError(f"There is no profile {str(path)!r}{seen_from(path)}{hint}")
         mine = f"{profile}.yaml"
-        known = [mine] if is_there(folder / mine) else profile_names()
+        known = [mine] if os.path.exists(folder / mine) else profile_names()
         raise ConfigError(f"There is no profile {profile!r} ({nearest(profile, known)})")
     if path.resolve() in [Path(one).resolve() for one in seen]:
         raise ConfigError(f"{path}: `extends` goes round in a circle: {' → '.join([*seen, str(path)])}")
@@ -182,16 +181,16 @@ def _value(text: str, setting: str) -> Any:
     *_, (name, _, kind) = walk(setting.split("."), Config)
     types = alternatives(kind) if name == setting else ()
     if str not in types:
-        return parsed(text)
+        return yaml.load(text, _OneOfEach)
     if text.strip() in ("", "null", "~"):
         return None
     ends = text[0] + text[-1]
     if ends in ("[]", "{}") and any(get_origin(each) in (list, tuple, dict) for each in types):
-        return parsed(text)
+        return yaml.load(text, _OneOfEach)
     if ends not in ('""', "''") or len(text) < 2:
         return text
     try:
-        value = parsed(text)
+        value = yaml.load(text, _OneOfEach)
     except NOT_YAML:
         return text
     return value if isinstance(value, str) else text
@@ -211,7 +210,7 @@ def _flat(section: BaseModel, values: dict[str, Any], prefix: str) -> Iterator[t
 # ---- YAML ----------------------------------------------------------------------------------------------------------
 
 
-class _OneOfEach(yaml.SafeLoader):
+class _OneOfEach(yaml.CSafeLoader):
     """Plain YAML silently lets the last of two equal keys win."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -232,21 +231,10 @@ _OneOfEach.yaml_implicit_resolvers = {
 }
 
 
-def parsed(text: str) -> Any:
-    """A text as YAML; the result is the caller's own. Raises what NOT_YAML names."""
-    return copy.deepcopy(_parsed(text))
-
-
-@functools.lru_cache(maxsize=64)
-def _parsed(text: str) -> Any:
-    """Children of an ablation and a form's profiles read the same few files again and again: 5 ms each."""
-    return yaml.load(text, _OneOfEach)
-
-
 def read_yaml(path: Path) -> Any:
     """What a YAML file holds. Raises ConfigError."""
     try:
-        return parsed(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), _OneOfEach)
     except OSError as error:
         raise ConfigError(f"{path}: not readable: {error.strerror}") from error
     except NOT_YAML as error:

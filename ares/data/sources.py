@@ -23,7 +23,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 
-from ares.config import Source, is_there, location, matches, seen_from
+from ares.config import Source, location, matches, seen_from
 from ares.data.procedural import is_procedural, read_procedural
 from ares.errors import UserError
 
@@ -107,7 +107,7 @@ def _named(source: Source) -> list[str]:
     first_of: dict[str, str] = {}
     for one in named:
         path = location(one)
-        first = first_of.setdefault(os.path.abspath(path) if is_there(Path(path)) else one, one)
+        first = first_of.setdefault(os.path.abspath(path) if os.path.exists(Path(path)) else one, one)
         if first is not one:
             raise DataError(
                 f"{one} is named twice, in {shown(source)}: name it once (data.weights: how often to draw it)"
@@ -120,7 +120,7 @@ def _expanded(one: str) -> list[str]:
         return [one]
     if "://" in one:
         raise DataError(f"{one}: data is read from this machine's disks or by a data set's name: copy it here first")
-    if not _GLOB.search(one) or is_there(Path(location(one))):
+    if not _GLOB.search(one) or os.path.exists(Path(location(one))):
         return [one]
     if not (files := matches(one)):
         raise DataError(f"{one}: there is no such file{seen_from(one)}")
@@ -136,7 +136,7 @@ def _rows(one: str, split: str, limit: int | None, held_out: bool) -> tuple[pd.D
     path = Path(location(one))
     if format_of(path.name) is not None:
         return read_file(path, limit)
-    if is_there(path) and path.is_file():
+    if os.path.exists(path) and path.is_file():
         raise DataError(
             f"{one}: no kind of file that is read ({', '.join(FORMATS)}; all but parquet and arrow also .gz)"
         )
@@ -170,12 +170,12 @@ def _loaded(one: str, split: str) -> Any:
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are reported once, by the caller
     folder = Path(location(one))
-    if any(is_there(folder / name) for name in ("dataset_dict.json", "state.json")):
+    if any(os.path.exists(folder / name) for name in ("dataset_dict.json", "state.json")):
         saved = datasets.load_from_disk(folder)
         return saved[split] if isinstance(saved, datasets.DatasetDict) else saved
-    parts = None if is_there(folder) else _HUB.fullmatch(one)
+    parts = None if os.path.exists(folder) else _HUB.fullmatch(one)
     name, configuration, revision = parts.group("name", "configuration", "revision") if parts else (one, None, None)
-    if revision is not None and is_there(Path(location(name))):
+    if revision is not None and os.path.exists(Path(location(name))):
         raise ValueError(f"{name} is a folder, and only a data set of the hub has revisions")
     builder = datasets.load_dataset_builder(location(name), configuration, revision=revision)
     if revision is not None and "cache" in type(builder).__module__ and not str(builder.hash).startswith(revision):

@@ -18,7 +18,7 @@ from huggingface_hub import snapshot_download
 from transformers import PreTrainedTokenizerBase
 
 from algorithms.settings import MOST_TOKENS
-from ares.config import DataConfig, Source, is_there, location, nearest
+from ares.config import DataConfig, Source, location, nearest
 from ares.data import (
     FENCE,
     STATEMENTS,
@@ -169,7 +169,7 @@ def suite_of(name: str) -> Suite:
     """The suite of a name; a path's is `OWN`. Raises DataError."""
     if name in SUITES:
         return SUITES[name]
-    if not is_there(Path(location(name))):
+    if not os.path.exists(Path(location(name))):
         raise DataError(f"--suite {name}: neither a suite nor a file or folder ({nearest(name, SUITES)})")
     return OWN
 

@@ -6,6 +6,7 @@ only a trial on numbers shows (ares/models/causal.py).
 """
 
 import inspect
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, PretrainedConfig
 
-from ares.config import Config, ModelConfig, absent_model, is_there
+from ares.config import Config, ModelConfig, absent_model
 from ares.errors import UserError
 
 SOFTCAPS = ("final_logit_softcapping", "attn_logit_softcapping")
@@ -88,7 +89,7 @@ def check_sampling(model: Any, config: Config) -> None:
 
 def read_settings(config: ModelConfig) -> Any:
     """A model's configuration. Raises ModelError."""
-    if is_there(Path(config.location, "adapter_config.json")):
+    if os.path.exists(Path(config.location, "adapter_config.json")):
         raise ModelError(f"model.path={config.path}: {ADAPTERS}")
     if config.family == "masked_diffusion":
         from ares.models import llada  # noqa: F401 (registers it with transformers; others need not wait for it)
