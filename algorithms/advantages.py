@@ -26,9 +26,9 @@ def widened(values: Tensor) -> Tensor:
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
-def masked_mean(values: Tensor, mask: Tensor, eps: float = MASK_EPS) -> Tensor:
-    """Mean over the masked entries of a whole tensor, Σ(v·m)/(Σm + eps); masked-out entries may hold anything."""
-    return masked(widened(values), mask).sum() / (mask.sum() + eps)
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the masked entries of a whole tensor, Σ(v·m)/(Σm + 1e-8); masked-out entries may hold anything."""
+    return masked(widened(values), mask).sum() / (mask.sum() + MASK_EPS)
 
 
 def masked_var(values: Tensor, mask: Tensor) -> Tensor:
@@ -40,13 +40,13 @@ def masked_var(values: Tensor, mask: Tensor) -> Tensor:
     return masked_mean(centred.square(), mask) * count / (count - 1.0).clamp(min=1.0)
 
 
-def masked_whiten(values: Tensor, mask: Tensor, eps: float = MASK_EPS) -> Tensor:
-    """(v − mean)·rsqrt(var + eps) with mean and unbiased variance of the masked entries, computed in float64.
+def masked_whiten(values: Tensor, mask: Tensor) -> Tensor:
+    """(v − mean)·rsqrt(var + 1e-8) with mean and unbiased variance of the masked entries, computed in float64.
 
     In float32 the mean of equal values can be off by a rounding, which a variance of almost 0 blows up to 0.4.
     """
     wide = values.double()
-    white = (wide - masked_mean(wide, mask)) * torch.rsqrt(masked_var(wide, mask) + eps)
+    white = (wide - masked_mean(wide, mask)) * torch.rsqrt(masked_var(wide, mask) + MASK_EPS)
     return white.to(widened(values).dtype)
 
 

@@ -17,12 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from algorithms.advantages import MASK_EPS, masked
 from algorithms.buckets import BUCKETS, bucket_index
 from algorithms.settings import KLKind, KLSettings
 
 LOG_RATIO_LIMIT = 20.0
 K3_LIMIT = 10.0
-ROW_EPS = 1e-8
 
 
 def compute_kl(log_probs: Tensor, ref_log_probs: Tensor, kl_penalty: KLKind = "kl") -> Tensor:
@@ -82,9 +82,8 @@ class BatchKL:
 
 def masked_kl(kl: Tensor, response_mask: Tensor) -> tuple[Tensor, Tensor]:
     """KL of response tokens, zero elsewhere: [B, L]; and each row's mean: [B]. Masked-out entries may hold anything."""
-    mask = response_mask.to(kl.dtype)
-    kl = torch.where(mask > 0, kl * mask, 0.0)  # NaN times zero is NaN
-    return kl, kl.sum(-1) / (mask.sum(-1) + ROW_EPS)
+    kl = masked(kl, response_mask)
+    return kl, kl.sum(-1) / (response_mask.sum(-1) + MASK_EPS)
 
 
 def penalized_rewards(scores: Tensor, coefficients: np.ndarray, kl: Tensor) -> Tensor:

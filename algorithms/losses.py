@@ -42,7 +42,6 @@ def average_loss(
     values: Tensor,
     mask: Tensor,
     mode: LossAvgMode = "token",
-    eps: float = MASK_EPS,
     constant_length: int | None = None,
     normalizer: Tensor | float | None = None,
 ) -> Tensor:
@@ -57,9 +56,9 @@ def average_loss(
     weights = mask.to(values.dtype)
     summed = torch.where(mask > 0, values * weights, 0.0).sum(-1)
     if mode == "seq":
-        summed = summed / (weights.sum(-1) + eps)
+        summed = summed / (weights.sum(-1) + MASK_EPS)
         return summed.sum() / torch.as_tensor(normalizer).clamp(min=1.0)
-    return summed.sum() / (normalizer + eps)
+    return summed.sum() / (normalizer + MASK_EPS)
 
 
 @dataclass(frozen=True)

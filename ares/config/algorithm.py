@@ -1,7 +1,5 @@
 """The section `algorithm`: the settings of the mathematics, and what is known of the extensions that they name."""
 
-from typing import TYPE_CHECKING
-
 from algorithms.settings import (
     AdvantageSettings,
     AepoSettings,
@@ -14,27 +12,7 @@ from algorithms.settings import (
     PolicySettings,
     Strict,
 )
-from ares.config.extensions import ESTIMATORS, KL_CONTROLLERS
-
-if TYPE_CHECKING:
-    from algorithms.kl_controllers import KLController
-
-
-class KLConfig(KLSettings):
-    """The KL penalty towards the reference policy."""
-
-    @property
-    def in_loss(self) -> bool:
-        """Whether the controller works inside the loss, once an optimiser step, instead of once a batch."""
-        return bool(KL_CONTROLLERS.fact(self.kind, "in_loss"))
-
-    def make_controller(self) -> "KLController":
-        """The controller that sees whole batches; fixed if the configured one works inside the loss."""
-        return KL_CONTROLLERS.implementation("fixed")(self) if self.in_loss else KL_CONTROLLERS.make(self)
-
-    def make_loss_controller(self) -> "KLController | None":
-        """The controller that the learner updates every optimiser step; its coefficients multiply the fixed one's."""
-        return KL_CONTROLLERS.make(self) if self.in_loss else None
+from ares.config.extensions import ESTIMATORS
 
 
 class AdvantageConfig(AdvantageSettings):
@@ -65,6 +43,6 @@ class AlgorithmConfig(Strict):
     aepo: AepoSettings = AepoSettings()
     overlong: OverlongSettings = OverlongSettings()
     filter: FilterSettings = FilterSettings()
-    kl: KLConfig = KLConfig()
+    kl: KLSettings = KLSettings()
     advantage: AdvantageConfig = AdvantageConfig()
     policy: PolicySettings = PolicySettings()

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from algorithms.settings import ADAPTIVE_STEP_LIMIT
-from ares.config.extensions import ENGINES, ESTIMATORS, POLICY_LOSSES, REWARD_DESIGNS
+from ares.config.extensions import ENGINES, ESTIMATORS, KL_CONTROLLERS, POLICY_LOSSES, REWARD_DESIGNS
 from ares.config.reward import is_function, part_name
 from ares.config.rollout import RolloutConfig
 from ares.config.run import Config
@@ -155,12 +155,12 @@ def _watch(config: Config) -> Iterator[str]:
 
 
 def _kl(config: Config) -> Iterator[str]:
-    kl = config.algorithm.kl
+    kl, in_loss = config.algorithm.kl, KL_CONTROLLERS.fact(config.algorithm.kl.kind, "in_loss")
     by_bucket = [name for name in ("coef", "target") if isinstance(getattr(kl, name), dict)]
     targets = kl.target.values() if isinstance(kl.target, dict) else [kl.target]
-    if kl.in_loss and kl.placement == "reward":
+    if in_loss and kl.placement == "reward":
         yield f"algorithm.kl: kind={kl.kind} adapts β inside the loss: set placement=loss"
-    if "coef" in by_bucket and (kl.in_loss or kl.kind in ("fixed", "adaptive")):
+    if "coef" in by_bucket and (in_loss or kl.kind in ("fixed", "adaptive")):
         yield f"algorithm.kl: kind={kl.kind} has one coef; one per bucket needs kind=token_adaptive"
     if "target" in by_bucket and kl.kind == "adaptive":
         yield "algorithm.kl: kind=adaptive has one target; one per bucket needs kind=token_adaptive or bucket_beta"

@@ -23,7 +23,7 @@ from algorithms.kl import BatchKL
 from algorithms.kl_controllers import KLController
 from algorithms.losses import loss_normalizer
 from algorithms.protocol import DataProto
-from ares.config import Config, ConfigError
+from ares.config import KL_CONTROLLERS, Config, ConfigError
 from ares.learner import checkpoints
 from ares.learner.objective import Means, MicroBatch, Objective
 from ares.learner.optimizer import OPTIMIZERS, adamw, average_in, learning_rate, move_moments, take_step
@@ -195,8 +195,8 @@ class Learner:
 
     def updates(self, batch: DataProto, beta: dict[str, Any] | None = None) -> Iterator[int | UpdateResult]:
         """`update` with progress: the number of each finished optimiser step, then the result."""
-        controller = None if beta is None else self.config.algorithm.kl.make_loss_controller()
-        if controller is not None and beta is not None:
+        controller = None if beta is None else KL_CONTROLLERS.make(self.config.algorithm.kl)
+        if controller is not None:
             controller.load_state_dict(beta)
         means = Means()
         steps: list[dict[str, float]] = []

@@ -14,8 +14,8 @@ from algorithms.curriculum import Curriculum
 from algorithms.difficulty import DifficultyTracker, difficulty_bucket
 from algorithms.entropy import ThresholdTracker
 from algorithms.entropy_bonus import EntropyBonus
-from algorithms.kl_controllers import KLController
-from ares.config import Config
+from algorithms.kl_controllers import FixedKL, KLController
+from ares.config import KL_CONTROLLERS, Config
 from ares.data import level_of
 from ares.step.cursor import Cursor
 from ares.step.rewards import observe_tests, running_pass_rates
@@ -71,13 +71,13 @@ class RunState:
     def initial(cls, config: Config, train_size: int) -> "RunState":
         """The state before the bootstrap."""
         settings, kl, rising = config.algorithm.difficulty, config.algorithm.kl, config.data.curriculum
-        bonus = config.algorithm.entropy_bonus
+        bonus, in_loss = config.algorithm.entropy_bonus, KL_CONTROLLERS.fact(kl.kind, "in_loss")
         return cls(
             step=-1,
             difficulty=DifficultyTracker(settings, config.train.seed if settings.shuffled else None),
             threshold=ThresholdTracker(config.algorithm.entropy.threshold_ema),
-            kl=kl.make_controller(),
-            beta=kl.make_loss_controller(),
+            kl=FixedKL(kl) if in_loss else KL_CONTROLLERS.make(kl),
+            beta=KL_CONTROLLERS.make(kl) if in_loss else None,
             cursor=Cursor(config.train.seed, train_size),
             tests=running_pass_rates(config),
             curriculum=Curriculum(rising, len(config.data.levels)) if rising is not None else None,

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from algorithms.protocol import DataProto
+from ares.config import KL_CONTROLLERS
 from ares.learner.learner import Learner
 from tests.ares.builders import shaped
 from tests.ares.learner_builders import learner, sampled
@@ -21,7 +22,7 @@ def with_kl(of: Learner, distance: float) -> DataProto:
 def test_the_beta_controller_moves_with_the_kl_of_each_bucket() -> None:
     trained = learner(*BETA)
     batch = with_kl(trained, 1.0)
-    before = trained.config.algorithm.kl.make_loss_controller().state_dict()
+    before = KL_CONTROLLERS.make(trained.config.algorithm.kl).state_dict()
     updated = trained.update(batch, before)
     after = updated.beta
     assert after is not None
@@ -41,7 +42,7 @@ def test_the_beta_scales_the_kl_loss() -> None:
     losses = {}
     for factor in (1.0, 3.0):
         trained = learner(*BETA)
-        state = trained.config.algorithm.kl.make_loss_controller().state_dict()
+        state = KL_CONTROLLERS.make(trained.config.algorithm.kl).state_dict()
         state["betas"] = dict.fromkeys(state["betas"], factor)
         losses[factor] = trained.update(with_kl(trained, 1.0), state).metrics["actor/kl_loss"]
     assert losses[3.0] == pytest.approx(3 * losses[1.0], rel=1e-5)
@@ -51,5 +52,5 @@ def test_a_skipped_update_does_not_move_the_beta_controller() -> None:
     trained = learner(*BETA)
     batch = with_kl(trained, 1.0)
     batch.batch["advantages"][0, 0] = math.nan
-    before = trained.config.algorithm.kl.make_loss_controller().state_dict()
+    before = KL_CONTROLLERS.make(trained.config.algorithm.kl).state_dict()
     assert trained.update(batch, before).beta == before
