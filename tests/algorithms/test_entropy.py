@@ -1,6 +1,5 @@
 """Token and window entropy, thresholds and HWE tokens."""
 
-import json
 import math
 
 import numpy as np
@@ -126,19 +125,5 @@ def test_the_first_batch_initialises_the_threshold():
     assert tracker.update([3.0, 5.0]) == pytest.approx(0.99 * 2.0 + 0.01 * 4.0)
     with pytest.raises(ValueError, match="row 1"):
         tracker.update([1.0, math.nan])
-
-
-@quick
-@given(st.lists(st.lists(st.floats(0, 5), min_size=1, max_size=6), min_size=2, max_size=8), st.integers(0, 8))
-def test_threshold_round_trip_in_the_middle_changes_nothing(batches, cut):
-    straight, first, second = ent.ThresholdTracker(), ent.ThresholdTracker(), ent.ThresholdTracker()
-    for batch in batches:
-        straight.update(batch)
-    for batch in batches[:cut]:
-        first.update(batch)
-    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
-    for batch in batches[cut:]:
-        second.update(batch)
-    assert second.metrics() == straight.metrics()
     with pytest.raises(ValueError, match="threshold state must have the keys"):
-        second.load_state_dict({"threshold": 1.0, "other": 2.0})
+        tracker.load_state_dict({"threshold": 1.0, "other": 2.0})
