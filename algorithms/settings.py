@@ -333,6 +333,19 @@ class KlCovSettings(Strict):
     """Coefficient of their penalty |log π − log π_old|."""
 
 
+OWN_SETTINGS: dict[str, type[Strict]] = {
+    "pass_at_k": PassAtKSettings,
+    "cispo": CispoSettings,
+    "sapo": SapoSettings,
+    "gmpo": GmpoSettings,
+    "dppo": DppoSettings,
+    "vespo": VespoSettings,
+    "clip_cov": ClipCovSettings,
+    "kl_cov": KlCovSettings,
+}
+"""Of the estimators and losses that have some, as a user's class has an inner class `Settings`."""
+
+
 class UncoveringSettings(Strict):
     """How a masked-diffusion model uncovers its canvas."""
 

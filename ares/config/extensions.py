@@ -23,16 +23,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from algorithms.settings import (
-    CispoSettings,
-    ClipCovSettings,
-    DppoSettings,
-    GmpoSettings,
-    KlCovSettings,
-    PassAtKSettings,
-    SapoSettings,
-    VespoSettings,
-)
+from algorithms.settings import OWN_SETTINGS
 from ares.config.paths import seen_from
 from ares.config.strict import ConfigError, explain, nearest
 
@@ -57,8 +48,6 @@ class Kind:
     ours; a user's class has it as an attribute."""
     functions: bool = False
     """A plain function is accepted too."""
-    own_settings: Mapping[str, type[BaseModel]] = field(default_factory=dict)
-    """Settings of those of ours that have some of their own, as a user's class has an inner class `Settings`."""
 
     @property
     def setting(self) -> str:
@@ -94,7 +83,7 @@ class Kind:
         name = getattr(section, self.key)
         theirs = isinstance(name, str) and name not in self.builtin
         model: type[BaseModel] | None = (
-            getattr(self.implementation(name), "Settings", None) if theirs else self.own_settings.get(str(name))
+            getattr(self.implementation(name), "Settings", None) if theirs else OWN_SETTINGS.get(str(name))
         )
         where = f"{self.section}.settings"
         if model is None:
@@ -137,7 +126,6 @@ ESTIMATORS = Kind(
         "by_turn": (False, {"rloo_by_turn": True}),
         "zero_or_one": (False, {"maxrl": True, "pass_at_k": True}),
     },
-    own_settings={"pass_at_k": PassAtKSettings},
 )  # fmt: skip
 """needs_values: trains a critic; needs_greedy: one extra greedy answer per prompt; within_group: compares the samples
 of a prompt, so that a prompt's second turns may join them; by_turn: the rewards of an episode's turns are where they
@@ -172,15 +160,6 @@ POLICY_LOSSES = Kind(
     {
         "chooses": (False, {"clip_cov": True, "kl_cov": True}),
         "learns_from": ("samples", {"sft": "demonstrations", "dpo": "pairs"}),
-    },
-    own_settings={
-        "cispo": CispoSettings,
-        "sapo": SapoSettings,
-        "gmpo": GmpoSettings,
-        "dppo": DppoSettings,
-        "vespo": VespoSettings,
-        "clip_cov": ClipCovSettings,
-        "kl_cov": KlCovSettings,
     },
 )  # fmt: skip
 """chooses: has a method `choose`, which sees the whole global batch; learns_from: the policy's `samples`, or the
