@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from algorithms.buckets import BUCKETS, of_rows, per_bucket
-from algorithms.groups import group_numbers, plain_ids
+from algorithms.groups import group_numbers
 from algorithms.keys import derive_seed
 from algorithms.protocol import DataProto, object_column
 from algorithms.settings import DifficultySettings
@@ -70,7 +70,7 @@ class DifficultyTracker:
         missing, NaN or negative value.
         """
         global_id, *measured = batch.require("global_id", "accuracy", "entropies", "high_entropy_token_num")
-        inverse, gids = group_numbers(plain_ids(global_id, "global_id"))
+        inverse, gids = group_numbers(global_id)
         if not gids:
             return
         names = ("accuracy", "entropies", "high_entropy_token_num")
@@ -126,7 +126,7 @@ class DifficultyTracker:
         Raises KeyError with a prompt that no update has seen.
         """
         (global_id,) = batch.require("global_id")
-        labels = object_column(self.difficulty_dict_train[gid] for gid in plain_ids(global_id, "global_id"))
+        labels = object_column(self.difficulty_dict_train[gid] for gid in global_id)
         targets = {name: self.target_high_entropy_token_num_dict.get(name, math.nan) for name in BUCKETS}
         batch.non_tensor_batch["difficulty"] = labels
         batch.non_tensor_batch["target_high_entropy_token_num"] = of_rows(targets, labels).astype(object)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,3 @@ def group_numbers(labels: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, list[
     plain = labels.tolist() if isinstance(labels, np.ndarray) else labels
     numbers = (number_of.setdefault(label, len(number_of)) for label in plain)
     return np.fromiter(numbers, dtype=np.int64, count=len(plain)), list(number_of)
-
-
-def plain_ids(ids: Iterable[Any], what: str) -> list[Any]:
-    """Prompt ids as Python str or int, which JSON preserves. Raises ValueError naming `what` and the row."""
-    plain = [name.item() if isinstance(name, np.generic) else name for name in ids]
-    for row, name in enumerate(plain):
-        if not isinstance(name, str | int) or isinstance(name, bool):
-            raise ValueError(f"{what}: row {row} is {name!r}; an id is a string or an integer")
-    return plain

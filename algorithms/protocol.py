@@ -64,9 +64,8 @@ class DataProto:
         for key, tensor in (tensors or {}).items():
             if not isinstance(tensor, Tensor) or tensor.ndim == 0:
                 raise ValueError(f"field {key!r} must be a tensor with rows first, got a {type(tensor).__name__}")
-        columns = {key: object_column(column) for key, column in (non_tensors or {}).items()}
-        given: dict[str, Any] = {**(tensors or {}), **columns}
-        lengths = {key: len(value) for key, value in given.items()}
+        columns: dict[str, Any] = dict(non_tensors or {})
+        lengths = {key: len(value) for key, value in [*(tensors or {}).items(), *columns.items()]}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"fields differ in rows: {lengths}")
         rows = next(iter(lengths.values()), 0)
@@ -155,27 +154,27 @@ class DataProto:
         with safe_open(path, framework="pt") as file:
             header = json.loads(file.metadata()["batch"])
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
-        columns = {key: object_column(values) for key, values in json.loads(header["columns"]).items()}
-        return cls(TensorDict(tensors, batch_size=[int(header["rows"])]), columns, json.loads(header["meta_info"]))
+        batch = TensorDict(tensors, batch_size=[int(header["rows"])])
+        return cls(batch, json.loads(header["columns"]), json.loads(header["meta_info"]))
 
     @classmethod
     def _load_folder(cls, path: Path) -> DataProto:
         """Read tensors.safetensors, rows.parquet and meta.json, as versions before December 2026 wrote a batch."""
         meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
         table = pq.read_table(path / "rows.parquet")
-        columns = {}
+        columns: dict[str, Any] = {}
         for key in table.column_names:
             values = table[key].to_pylist()
-            columns[key] = object_column(map(json.loads, values) if key in meta["encoded"] else values)
+            columns[key] = list(map(json.loads, values)) if key in meta["encoded"] else values
         tensors = load_file(path / "tensors.safetensors")
         return cls(TensorDict(tensors, batch_size=[meta["rows"]]), columns, meta["meta_info"])
 
 
 def object_column(values: Iterable[Any]) -> np.ndarray:
-    """An object array with one object per row; lists of equal length stay lists."""
+    """An object array with one Python object per row; lists of equal length stay lists."""
     if isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1:
         return values
-    rows = list(values)
+    rows = values.tolist() if isinstance(values, np.ndarray) else list(values)
     return np.fromiter(rows, dtype=object, count=len(rows))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field
 
-from algorithms.groups import group_numbers, plain_ids
+from algorithms.groups import group_numbers
 from algorithms.settings import Strict
 from algorithms.state import DeltaDict
 
@@ -96,7 +96,7 @@ class RunningPassRates:
         Leave out truncated and unscored rows: their failures say nothing about the tests. Raises ValueError, without
         changing anything, if a problem's number of tests has changed.
         """
-        numbers, names = group_numbers(plain_ids(problems, "problem ids"))
+        numbers, names = group_numbers(problems)
         outcomes: list[list[np.ndarray]] = [[] for _ in names]
         for number, row in zip(numbers, passed, strict=True):
             outcomes[number].append(np.asarray(row, dtype=np.float64))
@@ -120,7 +120,7 @@ class RunningPassRates:
         The tests of an unseen problem weigh the same. Raises ValueError if a problem's number of tests has changed.
         """
         weights = []
-        for problem, count in zip(plain_ids(problems, "problem ids"), map(int, tests), strict=True):
+        for problem, count in zip(problems, map(int, tests), strict=True):
             self._check_size(problem, {count})
             rates = self._rates.get(problem, np.zeros(count)) / RESOLUTION
             weights.append(difficulty_weights(rates, self.alpha))

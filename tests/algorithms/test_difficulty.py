@@ -158,7 +158,6 @@ def test_annotate_writes_each_rows_bucket_values():
         ({"accuracy": [math.nan]}, "accuracy"),
         ({"high_entropy_token_num": [-1]}, "high_entropy_token_num"),
         ({"entropies": [1.0, 2.0]}, "entropies"),
-        ({"global_id": [None]}, "global_id"),
     ],
 )
 def test_bad_columns_are_named(change, message):
