@@ -1,6 +1,7 @@
 """Token entropy, window entropy and high-window-entropy (HWE) tokens (ARES, arXiv 2510.08457; nats everywhere).
 
-Threshold and counts use the same definition of entropy: the exact one, of the whole vocabulary.
+Threshold and counts use the same definition of entropy: exact where the learner sees the whole vocabulary, top-K plus a
+tail term where only an engine's log-probs are available.
 """
 
 from __future__ import annotations
@@ -15,12 +16,28 @@ from torch import Tensor
 from algorithms.advantages import widened
 from algorithms.state import check_state
 
+TAIL_FLOOR = 1e-12
+
 
 def token_entropy(logits: Tensor) -> Tensor:
     """Exact entropy of each next-token distribution (ARES, token entropy; nats). logits: [..., V] → [...] float32."""
     logp = torch.log_softmax(logits.float(), dim=-1)
     # A token banned with −inf adds nothing to the entropy: 0·ln 0 is 0, not NaN.
     return -(logp.exp() * logp.masked_fill(logp == -math.inf, 0.0)).sum(-1)
+
+
+def topk_entropy(logprobs: Tensor) -> Tensor:
+    """Entropy from an engine's top-K log-probs, all other tokens as one tail symbol (ARES, token entropy; nats).
+
+    H = −Σ p ln p − r ln max(r, 1e-12), r = max(0, 1 − Σp). logprobs: [..., K], −inf where the engine gave fewer than K.
+    Returns [...] float32 or wider: a lower bound of the exact entropy, equal to it when K is the vocabulary.
+    """
+    logprobs = widened(logprobs)
+    probs = logprobs.exp()
+    listed = -(probs * logprobs.masked_fill(logprobs == -math.inf, 0.0)).sum(-1)
+    tail = (1.0 - probs.sum(-1)).clamp(min=0.0)
+    # Rounding may push Σp above 1 and the listed part below 0, but entropy is never negative.
+    return (listed - tail * tail.clamp(min=TAIL_FLOOR).log()).clamp(min=0.0)
 
 
 def window_entropy(entropy: Tensor, mask: Tensor, window: int = 4) -> Tensor:
@@ -76,6 +93,16 @@ def hwe_mask(entropy: Tensor, mask: Tensor, threshold: float, window: int = 4, t
 def hwe_count(hwe: Tensor) -> np.ndarray:
     """Number of HWE tokens of each response: hwe bool [B, L] → int64 [B]."""
     return hwe.sum(-1).cpu().numpy().astype(np.int64)
+
+
+def soft_cost(
+    entropy: Tensor, mask: Tensor, threshold: float, window: int = 4, trigger: Tensor | None = None
+) -> np.ndarray:
+    """Soft form of the HWE count, Σ max(0, W_i − τ) over trigger tokens (ARES code; nats). Returns float64 [B]."""
+    excess = (window_entropy(entropy, mask, window) - threshold).nan_to_num(nan=0.0).clamp(min=0.0)
+    if trigger is not None:
+        excess = excess.masked_fill(~trigger.bool(), 0.0)
+    return excess.sum(-1, dtype=torch.float64).cpu().numpy()
 
 
 def normalize_token(token: str) -> str:

@@ -18,7 +18,7 @@ _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 def location(path: str) -> str:
     """A path as the working directory has it, else as the checkout does (those of shipped profiles), else unchanged."""
     in_checkout = CHECKOUT / path.replace(*MOVED)
-    return str(in_checkout) if not os.path.exists(Path(path)) and os.path.exists(in_checkout) else path
+    return str(in_checkout) if not os.path.exists(path) and os.path.exists(in_checkout) else path
 
 
 def matches(pattern: str) -> list[str]:

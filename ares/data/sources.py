@@ -107,7 +107,7 @@ def _named(source: Source) -> list[str]:
     first_of: dict[str, str] = {}
     for one in named:
         path = location(one)
-        first = first_of.setdefault(os.path.abspath(path) if os.path.exists(Path(path)) else one, one)
+        first = first_of.setdefault(os.path.abspath(path) if os.path.exists(path) else one, one)
         if first is not one:
             raise DataError(
                 f"{one} is named twice, in {shown(source)}: name it once (data.weights: how often to draw it)"
@@ -120,7 +120,7 @@ def _expanded(one: str) -> list[str]:
         return [one]
     if "://" in one:
         raise DataError(f"{one}: data is read from this machine's disks or by a data set's name: copy it here first")
-    if not _GLOB.search(one) or os.path.exists(Path(location(one))):
+    if not _GLOB.search(one) or os.path.exists(location(one)):
         return [one]
     if not (files := matches(one)):
         raise DataError(f"{one}: there is no such file{seen_from(one)}")
@@ -175,7 +175,7 @@ def _loaded(one: str, split: str) -> Any:
         return saved[split] if isinstance(saved, datasets.DatasetDict) else saved
     parts = None if os.path.exists(folder) else _HUB.fullmatch(one)
     name, configuration, revision = parts.group("name", "configuration", "revision") if parts else (one, None, None)
-    if revision is not None and os.path.exists(Path(location(name))):
+    if revision is not None and os.path.exists(location(name)):
         raise ValueError(f"{name} is a folder, and only a data set of the hub has revisions")
     builder = datasets.load_dataset_builder(location(name), configuration, revision=revision)
     if revision is not None and "cache" in type(builder).__module__ and not str(builder.hash).startswith(revision):

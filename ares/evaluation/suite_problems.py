@@ -169,7 +169,7 @@ def suite_of(name: str) -> Suite:
     """The suite of a name; a path's is `OWN`. Raises DataError."""
     if name in SUITES:
         return SUITES[name]
-    if not os.path.exists(Path(location(name))):
+    if not os.path.exists(location(name)):
         raise DataError(f"--suite {name}: neither a suite nor a file or folder ({nearest(name, SUITES)})")
     return OWN
 

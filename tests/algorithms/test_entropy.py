@@ -74,6 +74,20 @@ def test_token_entropy_is_that_of_the_distribution_and_a_banned_token_adds_nothi
 
 
 @quick
+@given(st.integers(0, 2**31), st.integers(1, 12), st.integers(2, 12))
+def test_entropy_is_never_negative_and_topk_of_everything_is_exact(seed, rows, vocabulary):
+    logits = 5.0 * torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(seed))
+    exact = ent.token_entropy(logits)
+    logp = torch.log_softmax(logits.double(), -1)
+    assert (exact >= -1e-6).all()
+    assert (exact <= math.log(vocabulary) + 1e-5).all()
+    torch.testing.assert_close(ent.topk_entropy(logp).float(), exact, atol=1e-5, rtol=1e-5)
+    partial = ent.topk_entropy(logp.topk(max(1, vocabulary // 2)).values)
+    assert (partial >= 0).all()
+    assert (partial.float() <= exact + 1e-5).all()
+
+
+@quick
 @given(ragged(), st.floats(-1, 4), st.floats(0, 3))
 def test_hwe_count_does_not_increase_with_the_threshold(batch, threshold, more):
     entropy, mask = batch
@@ -81,6 +95,7 @@ def test_hwe_count_does_not_increase_with_the_threshold(batch, threshold, more):
     high = ent.hwe_mask(entropy, mask, threshold + more)
     assert (high & ~low).sum() == 0
     assert (ent.hwe_count(high) <= ent.hwe_count(low)).all()
+    assert (ent.soft_cost(entropy, mask, threshold + more) <= ent.soft_cost(entropy, mask, threshold) + 1e-6).all()
     assert not (low & (mask == 0)).any()
 
 
@@ -97,6 +112,9 @@ def test_bfloat16_is_only_how_the_inputs_are_stored():
     thresholds = ent.entropy_percentile_thresholds(h, mask)
     assert (thresholds == ent.entropy_percentile_thresholds(h.float(), mask)).all()
     assert torch.equal(ent.hwe_mask(h, mask, thresholds[0]), ent.hwe_mask(h.float(), mask, thresholds[0]))
+    assert (ent.soft_cost(h, mask, 0.5) == ent.soft_cost(h.float(), mask, 0.5)).all()
+    logprobs = torch.log_softmax(torch.randn(5, 99), -1).bfloat16()
+    assert torch.equal(ent.topk_entropy(logprobs), ent.topk_entropy(logprobs.float()))
 
 
 def test_triggers_match_the_sampled_token():

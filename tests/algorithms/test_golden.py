@@ -103,23 +103,24 @@ def test_hwe_of_a_rollout(golden):
         topk = torch.full((1, len(rows), max(map(len, rows))), -torch.inf)
         for i, row in enumerate(rows):
             topk[0, i, : len(row)] = torch.tensor([logprob for _, logprob in row])
-        without_tail = -(topk.exp() * topk.masked_fill(topk == -torch.inf, 0.0)).sum(-1)
-        tail = (1.0 - topk.exp().sum(-1)).clamp(min=0.0)  # of the tokens that are not listed, as one
-        entropy, mask = without_tail - tail * tail.clamp(min=1e-12).log(), torch.ones(tail.shape)
+        entropy = ent.topk_entropy(topk)
+        mask = torch.ones(entropy.shape)
         assert entropy.mean().item() == pytest.approx(expected["mean_entropy_tail_corrected"], abs=1e-5)
 
         # The recorded threshold leaves the tail term out; the percentile itself is checked on that entropy.
+        without_tail = -(topk.exp() * topk.masked_fill(topk == -torch.inf, 0.0)).sum(-1)
         threshold = ent.entropy_percentile_thresholds(without_tail, mask, inputs["window_size"], inputs["percentile"])
         assert threshold[0] == pytest.approx(expected["percentile_threshold_no_tail"], abs=1e-5)
 
         # Recorded with the argmax in place of the sampled token.
         tokens = torch.tensor([[max(row, key=lambda entry: entry[1])[0] for row in rows]])
         trigger = ent.trigger_mask(tokens, ent.trigger_vocabulary(inputs["vocab"], inputs["trigger_set"]))
-        hwe = ent.hwe_mask(entropy, mask, inputs["threshold"], inputs["window_size"], trigger)
+        arguments = (entropy, mask, inputs["threshold"], inputs["window_size"], trigger)
+        hwe = ent.hwe_mask(*arguments)
         assert ent.hwe_count(hwe)[0] == expected["hwe_count"]
-        windows = ent.window_entropy(entropy, mask, inputs["window_size"])
-        assert (windows - inputs["threshold"])[hwe].sum().item() == pytest.approx(expected["soft_cost"], abs=1e-5)
-        assert int((~windows.isnan() & trigger & ~hwe).sum()) == expected["non_hwe_trigger_count"]
+        assert ent.soft_cost(*arguments)[0] == pytest.approx(expected["soft_cost"], abs=1e-5)
+        complete = ~ent.window_entropy(entropy, mask, inputs["window_size"]).isnan()
+        assert int((complete & trigger & ~hwe).sum()) == expected["non_hwe_trigger_count"]
 
 
 def test_normalize_token(golden):

@@ -25,6 +25,12 @@ def test_it_stays_exact_where_the_binomials_overflow() -> None:
     assert estimates[0] == pytest.approx(1 - (0.99) * (1 - 1000 / 99_999) * (1 - 1000 / 99_998), rel=1e-12)
 
 
+@pytest.mark.parametrize(("n", "c", "k"), [(3, 1, 4), (3, 4, 1), (3, -1, 1), (3, 1, 0)])
+def test_impossible_counts_are_refused(n: int, c: int, k: int) -> None:
+    with pytest.raises(ValueError, match="sample"):
+        pass_at_k(np.array([n]), np.array([c]), k)
+
+
 def test_the_interval_covers_the_mean_about_as_often_as_it_says() -> None:
     draws = np.random.default_rng(0)
     covered = 0
@@ -49,3 +55,5 @@ def test_where_no_problem_differs_the_interval_is_the_binomials() -> None:
     low, high = mean_interval(np.ones(20), 0)
     assert (low**20, high) == (pytest.approx(0.025), 1)
     assert mean_interval(np.zeros(20), 0) == (0, pytest.approx(1 - low))
+    with pytest.raises(ValueError, match="at least one value"):
+        mean_interval(np.zeros(0), 0)
