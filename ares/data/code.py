@@ -174,8 +174,8 @@ def program(row: Mapping[str, Any], source: str, cpu_seconds: float = 2.0, memor
         setup += "\nimport pandas\n"
     return Program(
         source=before + source + own["after"],
-        tests=[str(test) for test in row["test_cases"]],
-        stdin_tests=[(str(given), str(expected)) for given, expected in row["stdin_tests"]],
+        tests=tuple(map(str, row["test_cases"])),
+        stdin_tests=tuple((str(given), str(expected)) for given, expected in row["stdin_tests"]),
         setup=setup,
         entry_point=entry_point,
         cpu_seconds=cpu_seconds if own["time_limit"] is None else min(cpu_seconds, own["time_limit"]),

@@ -7,10 +7,9 @@ what a program may do (sandbox/); a node that joins later is not used by a run t
 import itertools
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as Affinity
 
 from ares.cluster import ATTEMPTS, DEATHS, WorkerError, connect
 from sandbox import Program, SandboxPool, SandboxUnavailable, Verdict, packages
@@ -47,8 +46,15 @@ class ClusterSandbox:
         nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
         nodes = [node for node in nodes if not node["Resources"].get("GPU")] or nodes
         sizes = {node["NodeID"]: workers_per_node or int(node["Resources"]["CPU"]) for node in nodes}
-        settings = (min_isolation, imported, packages.find(imported).digest)
-        self._actors = [_start(node, size, settings) for node, size in sizes.items()]
+        lock = packages.find(imported).digest
+        # No CPU is reserved: programs run while the node's learner and engine wait for them, and vice versa.
+        lasting = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": ATTEMPTS - 1}
+        self._actors = [
+            ray.remote(SandboxActor)
+            .options(**lasting, max_concurrency=2 * size, scheduling_strategy=Affinity(node, soft=True))
+            .remote(size, min_isolation, imported, lock)
+            for node, size in sizes.items()
+        ]
         self._turn = itertools.cycle(self._actors)
         self.num_workers = sum(sizes.values())
         try:
@@ -68,15 +74,3 @@ class ClusterSandbox:
         """End all pools."""
         for actor in self._actors:
             ray.kill(actor)
-
-
-def _start(node: str, size: int, settings: tuple[Any, ...]) -> Any:
-    options = {
-        # No CPU is reserved: programs run while the node's learner and engine wait for them, and vice versa.
-        "num_cpus": 0,
-        "max_concurrency": 2 * size,
-        "max_restarts": -1,
-        "max_task_retries": ATTEMPTS - 1,
-        "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True),
-    }
-    return ray.remote(SandboxActor).options(**options).remote(size, *settings)

@@ -8,20 +8,20 @@ program from a wrong one (`ares data check`).
 
 import logging
 import os
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from ares.config import RewardConfig
-from ares.data import DataError, Problems, packages_of, program
+from ares.data import DataError, Problems, named, packages_of, program
 from ares.engines import until_stop
 from ares.grading.functions import FunctionScore
 from ares.grading.grader import ID_COLUMNS, Grader
 from rewards.code import code_format_score, extract_code, no_code_verdict
 from rewards.thinking import with_opening_tag, without_thinking
-from sandbox import SandboxPool, Verdict, is_forgeable, packages, weighed
+from sandbox import Program, SandboxPool, Verdict, is_forgeable, packages, weighed
 from sandbox.providers import open_sandbox
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ _QUEUED_PER_WORKER = 2
 """Programs in a pool per worker: more than the one it judges, so that no worker waits for its next."""
 _LOOKED_AT = 1000
 """Problems whose tests are read before a run, so that a large set takes a second or two."""
-_SHOWN = 20
-"""References that fail which are named."""
 
 
 class CodeGrader(Grader):
@@ -43,7 +41,7 @@ class CodeGrader(Grader):
 
     def __init__(self, config: RewardConfig) -> None:
         self.config, self._max_unscored = config.code, config.max_unscored
-        self._verdicts: dict[Hashable, Future[Verdict]] = {}
+        self._verdicts: dict[Program, Future[Verdict]] = {}
         self._pool: SandboxPool | ClusterSandbox | None = None
         self._packages = self.config.packages
 
@@ -139,23 +137,16 @@ class CodeGrader(Grader):
 
     def _submit(self, row: dict[Any, Any]) -> "Future[Verdict]":
         source = written(row)
-        # Keyed by the tests, not by the problem's id: a held-out problem may have the id of a training problem.
-        tests = (tuple(row["test_cases"]), tuple(map(tuple, row["stdin_tests"])), row["setup"], row["entry_point"])
-        how = (row.get(name) for name in ("before", "after", "stdin_compare", "checker", "time_limit"))
-        key = (source, tests, *how)
-        known = self._verdicts  # `forget` puts another in its place
-        judged = known.get(key)
-        if judged is None or (judged.done() and judged.exception() is not None):  # a retry asks the sandbox again
-            judged = known[key] = self._threads.submit(self._judge, row, source)
-        return judged
-
-    def _judge(self, row: dict[Any, Any], source: str | None) -> Verdict:
-        """The verdict on a response's program."""
         if source is None:
-            return no_code_verdict(len(row["test_cases"]) + len(row["stdin_tests"]))
-        assert self._pool is not None, "the sandbox was not started"
-        (verdict,) = self._pool.run([program(row, source, self.config.cpu_seconds, self.config.memory_mb)])
-        return verdict
+            judged: Future[Verdict] = Future()
+            judged.set_result(no_code_verdict(len(row["test_cases"]) + len(row["stdin_tests"])))
+            return judged
+        asked = program(row, source, self.config.cpu_seconds, self.config.memory_mb)
+        known = self._verdicts  # `forget` puts another in its place
+        if asked not in known or (known[asked].done() and known[asked].exception()):  # a retry asks the sandbox again
+            assert self._pool is not None, "the sandbox was not started"
+            known[asked] = self._threads.submit(lambda pool: pool.run([asked])[0], self._pool)
+        return known[asked]
 
 
 def written(row: Mapping[str, Any]) -> str | None:
@@ -193,16 +184,10 @@ def check_references(
     responses = [f"```python\n{solution}\n```\n" for solution in rows["answer"]]
     grades = grader.grade(rows.assign(response=responses, slot=range(len(rows)), sample=0))
     failed = grades[grades["error_type"] != "accepted"]
-    known = [name for name in failed["id"] if name in known_failures]
-    others = [
-        f"{name} ({why})"
-        for name, why in zip(failed["id"], failed["error_type"], strict=True)
-        if name not in known_failures
-    ]
+    is_known = failed["id"].isin(known_failures)
+    others = (failed["id"] + " (" + failed["error_type"] + ")")[~is_known].tolist()
     if others:
-        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-        raise DataError(
-            f"{problems.source}: {len(others)} of {len(rows)} reference solutions fail their own tests, so no "
-            f"model is scored: {', '.join(others[:_SHOWN])}{more}. Why: ares data check --code"
-        )
-    return {"solutions": len(rows), "accepted": len(rows) - len(failed), "known_failures": known}
+        counted = f"{len(others)} of {len(rows)} reference solutions fail their own tests, so no model is scored"
+        raise DataError(f"{problems.source}: {named(others, counted)}. Why: ares data check --code")
+    accepted = len(rows) - len(failed)
+    return {"solutions": len(rows), "accepted": accepted, "known_failures": failed["id"][is_known].tolist()}

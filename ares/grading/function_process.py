@@ -11,11 +11,10 @@ import inspect
 import pickle
 import sys
 import traceback
-import types
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
+from ares.config import load_reference
 from rewards.child_process import answer_messages, plain, where_raised
 
 _OF_ANYTHING = (Exception, RuntimeError, EOFError, MemoryError)
@@ -24,25 +23,22 @@ _OF_ANYTHING = (Exception, RuntimeError, EOFError, MemoryError)
 def main() -> None:
     """Execute the file when the first message comes, and answer the others as calls of its function."""
     path, name, _ = sys.argv[1:]
+    function: Callable[..., Any] | None = None
     with asyncio.Runner() as loop:  # one for all calls: sessions and caches that belong to it stay open
 
         def answer(message: bytes) -> bytes:
-            if not message:
-                return _reply(partial(_execute, path, name))
-            arguments, timeout = pickle.loads(message)
-            return _reply(partial(_called, vars(sys.modules["ares_reward"])[name], arguments, timeout, loop))
+            """(True, value), or (False, (what was raised and where, whether the same call may succeed later))."""
+            nonlocal function
+            try:
+                if function is None:
+                    function = load_reference(f"{path}:{name}")
+                    return pickle.dumps((True, None))
+                arguments, timeout = pickle.loads(message)
+                return pickle.dumps((True, _called(function, arguments, timeout, loop)))
+            except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a user's function raises, the run reports)
+                return pickle.dumps((False, (_report(error, path), _may_pass(error))))
 
         answer_messages(answer)
-
-
-def _execute(path: str, name: str) -> None:
-    """Execute the file as module `ares_reward`. Raises what the file raises, and KeyError if it lacks the function."""
-    module = types.ModuleType("ares_reward")  # its own name: a file called random.py must not replace the library's
-    module.__file__ = path
-    sys.modules[module.__name__] = module
-    with open(path, "rb") as file:
-        exec(compile(file.read(), path, "exec", dont_inherit=True), module.__dict__)
-    module.__dict__[name]
 
 
 def _called(
@@ -72,14 +68,6 @@ async def _in_time(result: Any, timeout: float) -> tuple[bool, Any]:
         if not clock.expired():  # the function's own
             raise
         return False, None
-
-
-def _reply(work: Callable[[], Any]) -> bytes:
-    """(True, value), or (False, (what was raised and where, whether the same call may succeed later))."""
-    try:
-        return pickle.dumps((True, work()))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a user's function raises, the run reports)
-        return pickle.dumps((False, (_report(error, sys.argv[1]), _may_pass(error))))
 
 
 def _may_pass(error: BaseException) -> bool:

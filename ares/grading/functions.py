@@ -74,7 +74,8 @@ class UserFunction:
             getattr(function, "__call__", None)  # noqa: B004 (what kind it is matters, not whether there is one)
         )
         self.timeout = timeout
-        self._file, _, self._name = reference.rpartition(":")
+        file, _, self._name = reference.rpartition(":")
+        self._file = str(Path(file))  # as tracebacks have it
         self._lock = threading.Lock()
         self._child: ChildProcess | None = None
 
@@ -119,21 +120,14 @@ class UserFunction:
         with self._lock:
             try:
                 if self._child is None:
-                    self._child = self._start()
+                    child = ChildProcess(SCRIPT, self._file, self._name)  # ends with this variable if the file raises
+                    self._value(child.ask(b"", START_TIMEOUT))
+                    self._child = child
                 return True, self._value(self._child.ask(pickle.dumps((arguments, min(each, limit))), limit))
             except ProcessGone as error:
                 logger.warning("%s: %s: no score", self.told, error)
                 self._child = None
                 return False, None
-
-    def _start(self) -> ChildProcess:
-        child = ChildProcess(SCRIPT, self._file, self._name)
-        try:
-            self._value(child.ask(b"", START_TIMEOUT))
-        except BaseException:
-            child.kill()
-            raise
-        return child
 
     def _value(self, answer: bytes) -> Any:
         done, value = pickle.loads(answer)

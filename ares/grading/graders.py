@@ -122,17 +122,13 @@ WORTH = 0.99
 """Least score of a task's reference answer."""
 
 
-class ProceduralScorer:
+class ProceduralScorer(UserFunction):
     """reward.kind=reasoning_gym: the score of the task's own scorer, in a process with a time limit."""
 
     def __init__(self, answer: str | None, timeout: float) -> None:
         """answer: where a response's answer stands, as reward.answer has it."""
+        super().__init__(reasoning_gym, "reward.kind", f"{SCORER}:{reasoning_gym.__name__}", timeout)
         self.answer = answer
-        self._function = UserFunction(reasoning_gym, "reward.kind", f"{SCORER}:{reasoning_gym.__name__}", timeout)
-
-    def close(self) -> None:
-        """End the scorer's process."""
-        self._function.close()
 
     def __call__(self, rows: pd.DataFrame, first: bool = False) -> list[FunctionScore]:
         """The score of each row's answer: where neither setting nor prompt says where it stands, the last line or, as
@@ -146,7 +142,7 @@ class ProceduralScorer:
             bare, reference = places[0] in (WHOLE, LAST_LINE), rows["answer"].iloc[0]
             responses[0] = reference if bare else ANSWERED.format(answer=reference)
         found = [find_answer(response, place) or "" for response, place in zip(responses, places, strict=True)]
-        scores = self._function(rows.assign(response=found), first)
+        scores = super().__call__(rows.assign(response=found), first)
         if first and (scores[0].score or 0.0) < WORTH:
             raise RewardError(
                 f"{rows['data_source'].iloc[0]}: its own reference answer is worth {scores[0].score} as responses are "

@@ -36,9 +36,6 @@ class RewardModel:
         self.config, self.tokenizer = config, load_tokenizer(config.path)
         if self.tokenizer.pad_token is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
-        model.config.pad_token_id = self.tokenizer.pad_token_id
-        # A decoder's score is that of its last token that is not padding, which may be an end token.
-        self._pads_with_ends = self.tokenizer.pad_token_id == self.tokenizer.eos_token_id
         self.model = model.to(config.device).eval()
         positions = getattr(model.config, "max_position_embeddings", math.inf)
         numbered = (each for name, each in model.named_modules() if name.endswith("position_embeddings"))
@@ -56,11 +53,11 @@ class RewardModel:
         for start in range(0, len(fits), self.config.batch):
             places = fits[start : start + self.config.batch]
             batch = self.tokenizer.pad([encoded[place] for place in places], padding_side="right", return_tensors="pt")
-            if self._pads_with_ends:
-                ids = batch["input_ids"]
-                unused = next(token for token in itertools.count() if not (ids == token).any())
-                self.model.config.pad_token_id = unused
-                batch["input_ids"] = ids.where(batch["attention_mask"].bool(), unused)
+            # A decoder's score is that of its last token that is not padding: a token of its own, not the end token.
+            ids = batch["input_ids"]
+            unused = next(token for token in itertools.count() if not (ids == token).any())
+            self.model.config.pad_token_id = unused
+            batch["input_ids"] = ids.where(batch["attention_mask"].bool(), unused)
             logits = self.model(**batch.to(self.model.device)).logits[:, 0].float().cpu().tolist()
             for place, logit in zip(places, logits, strict=True):
                 scores[place] = logit if math.isfinite(logit) else None

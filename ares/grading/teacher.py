@@ -94,10 +94,9 @@ class Teacher:
             raise TeacherError(f"{self._told}: {len(found)} log-probs of {len(ids)} tokens: it has another vocabulary")
         values = np.empty(len(ids) - 1, np.float32)
         for place, (token, entry) in enumerate(zip(ids[1:], found[1:], strict=True)):
-            if not isinstance(entry, dict) or not isinstance(said := entry.get(str(token)), dict):
-                raise TeacherError(f"{self._told}: no log-prob of token {token}, but {entry!r:.80}")
-            value = said.get("logprob")
+            said = entry.get(str(token)) if isinstance(entry, dict) else None
+            value = said.get("logprob") if isinstance(said, dict) else None
             if not isinstance(value, int | float) or not math.isfinite(value) or value <= NOTHING:
-                raise TeacherError(f"{self._told}: the log-prob of token {token} is no number: {value!r:.40}")
+                raise TeacherError(f"{self._told}: no log-prob of token {token}, but {entry!r:.80}")
             values[place] = value
         return values

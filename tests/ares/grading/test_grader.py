@@ -34,8 +34,6 @@ def opened(folder: Path, text: str, *settings: str) -> Run:
     ("text", "told"),
     [
         ("def f(completions, **k): return [len(c.split()[0]) for c in completions]", r"own\.py:1 in .*: IndexError"),
-        ("def f(completions, **k): return 1.0", r"own\.py:f returned a float for 2 responses"),
-        ("def f(completions, **k): return [-1.0, 1.0]", r"gave -1\.0 .*reward\.accuracy=…: the least reward"),
         ("import os\ndef f(completions, **k): os._exit(3)", r"own\.py:f: .*its process died"),
         (GRADER.format(columns="accuracy=5.0, format=1.0"), r"The grader gave 5\.0 to problem .*column `score`"),
         (GRADER.format(columns="accuracy=1.0"), r"2 rows for 2 responses; missing columns: format"),
@@ -150,8 +148,5 @@ def test_one_problem_that_cannot_be_graded_never_stops_a_run_and_a_grader_that_i
     assert stops(rows([None] * 4, [None, 0, 0, 0]))
     assert not stops(rows([None] * 4, [None, 0, 0, 0]), limit=5 / 8)
     assert not stops(rows())
-
-
-def test_the_message_says_how_many_and_what_may_be_done() -> None:
     with pytest.raises(RewardError, match=r"step 3: 5 of 8 responses, of 2 problems, .*reward\.max_unscored=0\.2"):
         check_scored(rows([None] * 4, [None, 0, 0, 0]), 0.2, "step 3")

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ares.config import ConfigError, RewardConfig, load
+from ares.config import RewardConfig, load
 from ares.grading import RewardError
 from ares.grading.code import written
 from ares.grading.functions import FunctionScore
@@ -91,25 +91,6 @@ def test_where_the_data_are_arithmetic_a_question_copied_into_the_box_is_not_an_
 # ---- functions: signatures and results -----------------------------------------------------------------------------
 
 
-def test_none_is_no_score_and_never_zero(graded: Graded) -> None:
-    text = "def f(solution_str, **kwargs): return None if 'four' in solution_str else 0"
-    assert column(graded(text)) == [0.0, 0.0, None]
-
-
-@pytest.mark.parametrize(
-    ("text", "error", "said"),
-    [
-        ("def f(solution_str, **kwargs): return {'acc': 1}", RewardError, r"a dict without 'score' \(keys: acc\)"),
-        ("f = 3", ConfigError, "is not a grader"),
-        ("def f(answers, truth): pass", ConfigError,
-         r"takes neither `completions` \(TRL\) nor `solution_str` \(verl\); its param"),
-    ],
-)  # fmt: skip
-def test_what_is_no_reward_function_is_refused(text: str, error: type[Exception], said: str, graded: Graded) -> None:
-    with pytest.raises(error, match=said):
-        graded(text)
-
-
 def test_reward_files_may_hold_dataclasses_have_the_name_of_a_library_and_do_not_meet(tmp_path: Path) -> None:
     text = (
         "from __future__ import annotations\n"
@@ -169,6 +150,7 @@ NO_SCORES = {
     "[1.0] * 4": "returned 4 scores for 3 responses",
     "1.0": "returned a float for 3 responses",
     "None": "returned a NoneType for 3 responses",
+    "[{'acc': 1}] * 3": "returned a dict without 'score' (keys: acc)",
 } | {f"[1, {score}, 0]": f"gave {told}" for score, told in (
     ("float('inf')", "inf to"), ("float('nan')", "nan to"), ("'1'", "'1' to"), ("[1]", "[1] to"), ("{1}", "'{1}' to"),
     ("b'1'", '"b'), ("1j", "'1j' to"), ("object()", "'<object object"))}  # fmt: skip
@@ -200,15 +182,6 @@ def test_without_one_the_score_is_the_accuracy_whatever_its_weight(graded: Grade
     assert column(table, "accuracy") == [1.0, 0.25, None]
     assert column(table, "score") == [-4.0, -1.0, None]
     assert column(table, "score_f") == [1.0, 0.25, None]
-
-
-@pytest.mark.parametrize("score", ["5.0", "-1"])
-def test_without_one_another_scale_is_refused_with_the_setting_that_takes_it(score: str, graded: Graded) -> None:
-    with pytest.raises(
-        RewardError, match=rf"gave {float(score)} to problem 'a', sample 1; .*reward\.accuracy="
-    ) as told:
-        graded(function(f"[1, {score}, 0]"))
-    assert "0.5" in str(told.value)
 
 
 def test_several_functions_are_weighted_and_added_and_each_part_is_kept(graded: Graded) -> None:
@@ -252,12 +225,16 @@ def test_a_dict_of_verls_is_a_score_and_what_it_holds_beside_it(graded: Graded) 
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "said"),
+    ("text", "settings", "said"),
     [
-        ("accuracy", r"reward\.accuracy=accuracy: the parts of the reward are f, acc, pred"),
-        ("pred", r"gave '2}' to problem 'a', sample 0; .*an accuracy"),
+        (COMPUTE_SCORE, {"accuracy": "accuracy"}, r"reward\.accuracy=accuracy: the parts .* are f, acc, pred"),
+        (COMPUTE_SCORE, {"accuracy": "pred"}, r"gave '2}' to problem 'a', sample 0; .*an accuracy"),
+        (function("[1, 5.0, 0]"), {}, r"gave 5\.0 to problem 'a', sample 1; .*reward\.accuracy=.*0\.5"),
+        (function("[1, -1, 0]"), {}, r"gave -1\.0 to problem 'a', sample 1; .*reward\.accuracy=.*0\.5"),
     ],
 )
-def test_a_part_that_is_absent_or_no_accuracy_is_refused(accuracy: str, said: str, graded: Graded) -> None:
+def test_a_part_that_is_absent_or_no_accuracy_is_refused(
+    text: str, settings: dict[str, Any], said: str, graded: Graded
+) -> None:
     with pytest.raises(RewardError, match=said):
-        graded(COMPUTE_SCORE, accuracy=accuracy)
+        graded(text, **settings)

@@ -82,11 +82,10 @@ def test_its_log_probs_are_those_of_a_reference_here(server: Server, monkeypatch
     [
         (lambda entries: None, "gives no prompt_logprobs, as the servers of vLLM and ares do"),
         (lambda entries: entries[:-1], "2 log-probs of 3 tokens: it has another vocabulary"),
-        (lambda entries: [None, {"9": {"logprob": -1.0}}, entries[2]], "no log-prob of token 7, but {'9'"),
-        (lambda entries: [None, None, entries[2]], "no log-prob of token 7, but None"),
-        (lambda entries: [None, entries[1], {"8": {"logprob": "low"}}], "log-prob of token 8 is no number: 'low'"),
-        (lambda entries: [None, entries[1], {"8": {"logprob": float("nan")}}], "log-prob of token 8 is no number: nan"),
-        (lambda entries: [None, entries[1], {"8": {"logprob": -9999.0}}], "log-prob of token 8 is no number: -9999"),
+        *(
+            (lambda entries, last=last: [*entries[:-1], last], f"no log-prob of token 8, but {last!r}")
+            for last in (None, *({"8": {"logprob": each}} for each in ("low", float("nan"), -9999.0)), {"9": {}})
+        ),
     ],
 )
 def test_an_answer_that_is_none_is_told_in_one_line(server: Server, change: Change, told: str) -> None:
