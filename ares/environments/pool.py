@@ -15,9 +15,9 @@ import json
 import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,50 +79,41 @@ class EnvironmentPool:
 
     def reset(self, episodes: Sequence[Episode]) -> list[Answer]:
         """Begin episodes; the reply's observation is the first one. Compared with `heard`, if that is known."""
-        return self._answer(episodes, [None] * len(episodes))
+        return self.step(episodes, [None] * len(episodes))
 
-    def step(self, episodes: Sequence[Episode], texts: Sequence[str]) -> list[Answer]:
-        """What each episode's environment says to its response."""
-        return self._answer(episodes, texts)
+    def step(self, episodes: Sequence[Episode], texts: Sequence[str | None]) -> list[Answer]:
+        """What each episode's environment says to its response; None: to its beginning. Processes work side by side,
+        the episodes of each in turn."""
+        with self._lock:
+            for episode in episodes:
+                if episode.key not in self._homes:
+                    self._homes[episode.key] = next(self._next)
+            homes = [self._homes[episode.key] for episode in episodes]
+        answers: list[Answer] = []
+        try:
+            of_each = zip(homes, episodes, texts, strict=True)
+            asked = [home.thread.submit(home.answer, episode, text) for home, episode, text in of_each]
+            with suppress(CancelledError):  # they were closed
+                answers = [each.result() for each in asked]
+        except BaseException:  # interrupted: the call under way may take long
+            self.close()
+            raise
+        if self._closed.is_set():
+            raise RuntimeError("the environments were closed while they were asked")
+        return answers
 
     def end(self, keys: Iterable[str]) -> None:
         """Forget episodes."""
         with self._lock:
             for key in keys:
                 if (home := self._homes.pop(key, None)) is not None:
-                    home.forgotten.append(key)
+                    home.thread.submit(home.forget, key)
 
     def close(self) -> None:
         """Kill the processes. Idempotent; calls under way raise RuntimeError."""
         self._closed.set()
         for process in self._processes:
             process.close()
-
-    def _answer(self, episodes: Sequence[Episode], texts: Sequence[str | None]) -> list[Answer]:
-        """Processes side by side, the episodes of each in turn."""
-        places: dict[EnvironmentProcess, list[int]] = {}
-        with self._lock:
-            for place, episode in enumerate(episodes):
-                if episode.key not in self._homes:
-                    self._homes[episode.key] = next(self._next)
-                places.setdefault(self._homes[episode.key], []).append(place)
-        answers: dict[int, Answer] = {}
-
-        def work(process: EnvironmentProcess) -> None:
-            for place in places[process]:
-                if self._closed.is_set():
-                    return
-                answers[place] = process.answer(episodes[place], texts[place])
-
-        try:
-            for done in [process.thread.submit(work, process) for process in places]:
-                done.result()
-        except BaseException:  # interrupted: the call under way may take long
-            self.close()
-            raise
-        if self._closed.is_set():
-            raise RuntimeError("the environments were closed while they were asked")
-        return [answers[place] for place in range(len(episodes))]
 
 
 class EnvironmentProcess:
@@ -131,9 +122,6 @@ class EnvironmentProcess:
     def __init__(self, config: EnvironmentConfig) -> None:
         self.config = config
         self.thread = ThreadPoolExecutor(1, "environments")
-        self.forgotten: deque[str] = deque()
-        """Keys of episodes that have ended, added by other threads."""
-        self._to_forget: list[str] = []
         self._child: ChildProcess | None = None
         self._limits: dict[str, float] = {}
         """Seconds that a step may take, for each kind that it has loaded."""
@@ -144,7 +132,6 @@ class EnvironmentProcess:
         """The reply to a response; None: to the beginning of the episode."""
         kind = kind_of(episode, self.config)
         self._turn = 0
-        self._forget()
         try:
             check_file(kind, self.config)
             self.load(kind)
@@ -170,6 +157,12 @@ class EnvironmentProcess:
         if kind not in self._limits:
             loaded = self._ask({"do": "load", "kind": kind}, START_TIMEOUT)
             self._limits[kind] = self.config.timeout * loaded["calls"]
+
+    def forget(self, key: str) -> None:
+        """Have the process end an episode."""
+        if self._live.pop(key, None) is not None:
+            with suppress(NoReply):
+                self._ask({"do": "forget", "key": key}, self.config.timeout)
 
     def close(self) -> None:
         """Kill the process."""
@@ -200,19 +193,12 @@ class EnvironmentProcess:
         if self._turn < len(episode.heard) and reply.digest() != episode.heard[self._turn]:
             raise NoReply("not reproducible: it answered differently to the same row, seed and responses")
 
-    def _forget(self) -> None:
-        """The next call tells the process which episodes have ended."""
-        while self.forgotten:
-            self._to_forget.append(self.forgotten.popleft())
-            self._live.pop(self._to_forget[-1], None)
-
     def _reply(self, call: dict[str, Any]) -> Reply:
         return Reply.read(self._ask(call, self._limits[call["kind"]]))
 
     def _ask(self, call: dict[str, Any], limit: float) -> dict[str, Any]:
         """The process's answer. Raises NoReply; if it overran or died, it is gone with all its episodes."""
         assert self._child is not None
-        call["forget"], self._to_forget = self._to_forget, []
         try:
             answer = json.loads(self._child.ask(json.dumps(call).encode(), limit))
         except ProcessGone as error:

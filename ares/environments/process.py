@@ -43,10 +43,11 @@ class Episodes:
         self._live: dict[str, tuple[Environment, Randomness]] = {}
 
     def answer(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        """The reply to `reset` or `step`, as a dict; to `load`, how many calls a response may make. Or, as `error`, why
-        there is none."""
-        for key in call["forget"]:
-            self._forget(key)
+        """The reply to `reset` or `step`, as a dict; to `load`, how many calls a response may make; to `forget`, none.
+        Or, as `error`, why there is none."""
+        if call["do"] == "forget":
+            self._forget(call["key"])
+            return {}
         kind = call["kind"]
         try:
             if call["do"] == "load":

@@ -227,7 +227,6 @@ def test_an_agent_whose_episode_is_over_is_killed_with_what_it_started(pool: Env
     pids = pids_of(first)
     assert all(map(is_alive, pids))
     pool.end([played.key])
-    begin(pool, "adds")  # the next call tells its process
     wait_for_the_end(pids)
 
 

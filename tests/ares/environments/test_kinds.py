@@ -9,6 +9,7 @@ import pytest
 from ares.config import ConfigError, EnvironmentConfig
 from ares.environments import Environment, Reply, kinds
 from ares.environments.tools import describe_tools
+from tests.ares.environments.test_tools import call
 
 FILE = '''
 from ares.environments import Reply
@@ -79,10 +80,6 @@ def make(kind: str, **others: Any) -> Environment:
     return kinds.load(kind, config(kind, **others))()
 
 
-def call(name: str, arguments: str = "{}") -> str:
-    return f'<tool_call>{{"name": "{name}", "arguments": {arguments}}}</tool_call>'
-
-
 def test_a_class_of_our_shape_is_made_from_its_settings(path: Path) -> None:
     ours = make(f"{path}:Ours", settings={"start": 5})
     assert ours.reset(ROW, 3) == "t 3 5"
@@ -92,7 +89,7 @@ def test_a_class_of_our_shape_is_made_from_its_settings(path: Path) -> None:
 def test_trls_shape_is_reset_with_the_columns_and_its_public_methods_are_tools(path: Path) -> None:
     trls = make(f"{path}:Trls", settings={"start": 1})
     assert trls.reset(ROW, 0) == "t 7"
-    assert trls.step(call("add", '{"n": 2}') + call("get_reward")) == Reply(
+    assert trls.step(call("add", n=2) + call("get_reward")) == Reply(
         ("3", "Error: there is no tool 'get_reward' (known: add)"), 0.3, metrics={"calls/add": 1, "errors/malformed": 1}
     )
     assert trls.step("done") == Reply((), 0.3, done=True)
@@ -117,7 +114,7 @@ def test_a_gym_like_class_adds_messages_to_the_prompt(path: Path) -> None:
 def test_tools_of_an_episode_are_those_of_the_settings() -> None:
     tools = make("tools", tools=["calculator"])
     assert tools.reset(ROW, 0) == ""
-    assert tools.step(call("calculator", '{"expression": "2*(3+4)"}')).observation == ("14",)
+    assert tools.step(call("calculator", expression="2*(3+4)")).observation == ("14",)
     assert tools.step("14") == Reply((), done=True)
 
 

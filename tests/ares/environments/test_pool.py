@@ -1,6 +1,5 @@
 """Environments in processes of their own: time limits, deaths, rebuilt episodes, independence of each other."""
 
-import json
 import os
 import threading
 import time
@@ -15,6 +14,7 @@ import pytest
 
 from ares.config import ConfigError, EnvironmentConfig
 from ares.environments import Answer, EnvironmentPool, Episode, Reply
+from tests.ares.environments.test_tools import call
 from tests.waiting import wait_for_the_end
 
 COUNTING = """
@@ -211,10 +211,6 @@ def test_global_generators_are_each_episodes_own(pool: EnvironmentPool, file: Pa
     assert len({each.heard for each in together}) == 4
 
 
-def test_the_order_of_a_set_of_strings_is_the_same_in_every_process(pool: EnvironmentPool) -> None:
-    assert len(set(said(pool.step(episodes(2), ["Reply(str(hash('a')))"] * 2)))) == 1
-
-
 def test_rows_cross_as_plain_values(pool: EnvironmentPool) -> None:
     task = {"array": np.arange(2), "day": date(2026, 1, 2), "bytes": b"\xff", "nested": [np.float32(0.5), None]}
     [answer] = pool.reset(episodes(1, task=task))
@@ -321,8 +317,7 @@ def test_tools_that_misbehave_are_cut_short_or_end_one_episode(tmp_path: Path, m
     pool = EnvironmentPool(EnvironmentConfig.model_validate(config))
     some = begin(pool, episodes(len(HOSTILE_CALLS) + len(DEADLY_CALLS) + 1))
     codes = [*HOSTILE_CALLS, *DEADLY_CALLS, "2 + 2"]
-    texts = [f"<tool_call>{json.dumps({'name': 'run', 'arguments': {'code': code}})}</tool_call>" for code in codes]
-    *answers, last = pool.step(some, texts)
+    *answers, last = pool.step(some, [call("run", code=code) for code in codes])
     pool.close()
     assert said([last]) == [("4",)]
     for heard, (code, told) in zip(said(answers), (HOSTILE_CALLS | DEADLY_CALLS).items(), strict=True):
@@ -354,8 +349,7 @@ def test_code_in_the_sandbox_reaches_neither_the_pool_nor_other_episodes_and_not
     ]
     attacking, counting = begin(pool, episodes(2))
     for number, attack in enumerate(attacks):
-        texts = [f"<tool_call>{json.dumps({'name': 'python', 'arguments': {'code': code}})}</tool_call>"
-                 for code in (attack, "n = globals().get('n', 0) + 1; n")]  # fmt: skip
+        texts = [call("python", code=code) for code in (attack, "n = globals().get('n', 0) + 1; n")]
         answers = pool.step([attacking, counting], texts)
         assert [answer.error for answer in answers] == ["", ""], attack
         assert answers[1].reply.observation == (f"{number + 1}\n",)
