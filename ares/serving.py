@@ -181,29 +181,25 @@ def refusal(message: str, code: int) -> JSONResponse:
     return JSONResponse({"error": {"message": message, "code": code}}, code)
 
 
-class HeaderCheck:
-    """Refuses a request by its headers, before anything of its body is read: without the key, or too long.
+def check_headers(app: ASGIApp, key: str | None) -> ASGIApp:
+    """Refuse a request by its headers, before anything of its body is read: without the key, or too long.
 
     Plain ASGI: behind Starlette's BaseHTTPMiddleware no handler learns that its client has gone.
     """
 
-    def __init__(self, app: ASGIApp, key: str | None) -> None:
-        self.app, self.key = app, key
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        refused = None
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            given = headers.get("authorization", "").removeprefix("Bearer ")
+            size = headers.get("content-length", "0" if scope["method"] == "GET" else "unknown")
+            if key is not None and not secrets.compare_digest(given.encode(), key.encode()):
+                refused = refusal("wrong API key", 401)
+            elif not size.isdigit() or int(size) > MOST_BYTES:
+                refused = refusal(f"a request has a length, of at most {MOST_BYTES} bytes", 413)
+        await (refused or app)(scope, receive, send)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or pass on."""
-        refused = self._refused(scope) if scope["type"] == "http" else None
-        await (refused or self.app)(scope, receive, send)
-
-    def _refused(self, scope: Scope) -> JSONResponse | None:
-        headers = Headers(scope=scope)
-        given = headers.get("authorization", "").removeprefix("Bearer ")
-        if self.key is not None and not secrets.compare_digest(given.encode(), self.key.encode()):
-            return refusal("wrong API key", 401)
-        size = headers.get("content-length", "0" if scope["method"] == "GET" else "unknown")
-        if not size.isdigit() or int(size) > MOST_BYTES:
-            return refusal(f"a request has a length, of at most {MOST_BYTES} bytes", 413)
-        return None
+    return answer
 
 
 def policy_app(
@@ -218,8 +214,7 @@ def policy_app(
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     if key is None:  # then it is for this machine: a page of another name must not reach it through a browser
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK)
-
-    app.add_middleware(HeaderCheck, key=key)
+    app.add_middleware(check_headers, key=key)
 
     @app.exception_handler(StarletteHTTPException)
     async def refuse(_: Request, error: StarletteHTTPException) -> JSONResponse:
@@ -287,7 +282,7 @@ def policy_app(
         rows = await unless_gone(request, batcher.answer(requests, settings))
         return [
             {"index": place, "finish_reason": row["finish_reason"], "text": until_stop(row["response"], stops),
-             "token_ids": [int(each) for each in row["token_ids"]], "log_probs": row["log_probs"]}
+             "token_ids": list(map(int, row["token_ids"])), "log_probs": list(map(float, row["log_probs"]))}
             for place, row in enumerate(rows)
         ]  # fmt: skip
 
@@ -295,23 +290,19 @@ def policy_app(
         """The answer as OpenAI's clients read it; the exact ids where vLLM has them."""
         tokens = sum(len(each["token_ids"]) for each in made)
         usage = {"prompt_tokens": len(ids), "completion_tokens": tokens, "total_tokens": len(ids) + tokens}
-        answers = []
         for each in made:
-            said = each.pop("text")
-            told = {"message": each.pop("message")} if kind == "chat.completion" else {"text": said}
-            log_probs, exact = each.pop("log_probs"), each.pop("token_ids")
+            exact, log_probs = each["token_ids"], each.pop("log_probs")
             if asked.logprobs is not None and asked.logprobs is not False:  # 0: those of sampled tokens
                 pieces = [tokenizer.decode([token]) for token in exact]
-                content = [{"token": piece, "logprob": float(log_prob), "bytes": None, "top_logprobs": []}
+                content = [{"token": piece, "logprob": log_prob, "bytes": None, "top_logprobs": []}
                            for piece, log_prob in zip(pieces, log_probs, strict=True)]  # fmt: skip
-                told["logprobs"] = {"content": content} if kind == "chat.completion" else {
-                    "tokens": pieces, "token_logprobs": [float(each) for each in log_probs]}  # fmt: skip
-            if asked.return_token_ids:
-                told["token_ids"] = exact
-            answers.append(each | told)
+                is_chat = kind == "chat.completion"
+                each["logprobs"] = {"content": content} if is_chat else {"tokens": pieces, "token_logprobs": log_probs}
+            if not asked.return_token_ids:
+                del each["token_ids"]
         more = {"prompt_token_ids": ids} if asked.return_token_ids else {}
         return {"id": f"ares-{secrets.token_hex(8)}", "object": kind, "created": int(time.time()), "model": name,
-                "choices": answers, "usage": usage, **more}  # fmt: skip
+                "choices": made, "usage": usage, **more}  # fmt: skip
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
@@ -329,7 +320,7 @@ def policy_app(
         made = await choices(request, ids, asked, asked.max_completion_tokens)
         first = episode.then(made[0]["token_ids"], made[0]["log_probs"])
         first = replace(first, finish_reason=made[0]["finish_reason"], turns=episode.turns + 1)
-        texts = opened_texts(tokenizer, [ids] * len(made), [each["text"] for each in made])
+        texts = opened_texts(tokenizer, [ids] * len(made), [each.pop("text") for each in made])
         for each, text in zip(made, texts, strict=True):
             each["message"] = write_answer(text, bool(tools), call_format, secrets.token_hex(2))
             if "tool_calls" in each["message"]:
@@ -368,8 +359,7 @@ def policy_app(
     async def generate(request: Request, asked: GenerateRequest) -> dict[str, Any]:
         made = await choices(request, asked.token_ids, asked.sampling_params)
         for each in made:
-            each.pop("text")
-            each["log_probs"] = [float(log_prob) for log_prob in each["log_probs"]]
+            del each["text"]
         return {"request_id": f"ares-{secrets.token_hex(8)}", "choices": made}
 
     return app
