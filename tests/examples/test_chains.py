@@ -20,19 +20,9 @@ from examples.tiny.chains import (
     write_chain,
     write_graded,
 )
-from examples.tiny.problems import UNBOXED_RATE, Split
+from examples.tiny.problems import UNBOXED_RATE
 
 BOXED = re.compile(r"<think>.*?</think>\s*\\boxed\{(-?\d+)\}", re.DOTALL)
-
-
-@pytest.fixture(scope="module")
-def graded() -> Split[Chain]:
-    return split_graded(random.Random(3), 8000)
-
-
-@pytest.fixture(scope="module")
-def chains() -> Split[Chain]:
-    return split_chains(random.Random(3), 8000)
 
 
 def is_right(problem: Chain, response: str) -> bool | None:
@@ -54,7 +44,8 @@ def test_answer_and_steps_agree_with_the_usual_precedence(level: int) -> None:
 
 
 @pytest.mark.slow
-def test_heldout_expressions_occur_nowhere_in_training_and_need_only_taught_steps(graded: Split[Chain]) -> None:
+def test_heldout_expressions_occur_nowhere_in_training_and_need_only_taught_steps() -> None:
+    graded = split_graded(random.Random(3), 8000)
     heldout = {problem.expression for problem in graded.heldout}
     for problem in graded.train:
         assert heldout.isdisjoint((problem.expression, *problem.steps))
@@ -93,9 +84,9 @@ def test_a_chain_has_its_length_names_in_a_row_and_never_leaves_the_digits(level
         assert problem.answer == values[-1]
 
 
-def test_checks_are_as_frequent_at_every_level_and_repair_the_long_chains(chains: Split[Chain]) -> None:
+def test_checks_are_as_frequent_at_every_level_and_repair_the_long_chains() -> None:
     checks, right = defaultdict(list), defaultdict(list)
-    for problem, response in chains.examples:
+    for problem, response in split_chains(random.Random(3), 8000).examples:
         count = response.count(" check ")
         checks[problem.level].append(count)
         outcome = is_right(problem, response)

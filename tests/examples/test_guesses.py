@@ -5,13 +5,7 @@ import random
 import pytest
 
 from examples.extensions.guess import Guess
-from examples.tiny.guesses import WIDTHS, Game, split_games
-from examples.tiny.problems import Split
-
-
-@pytest.fixture(scope="module")
-def games() -> Split[Game]:
-    return split_games(random.Random(3), 6000)
+from examples.tiny.guesses import WIDTHS, split_games
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -24,8 +18,8 @@ def test_whoever_halves_wins_with_the_fourth_guess_and_who_takes_the_ends_never_
     assert [counting.step(str(counting.low)).reward for _ in range(5)] == [0.0] * 5
 
 
-def test_worked_games_are_legal_and_replies_those_of_the_game(games: Split[Game]) -> None:
-    for game, guess in games.examples:
+def test_worked_games_are_legal_and_replies_those_of_the_game() -> None:
+    for game, guess in split_games(random.Random(3), 6000).examples:
         played = Guess()
         assert played.reset(game.row(), 0) == game.prompt
         assert [played.step(said).observation for said, _ in game.said] == [reply for _, reply in game.said]

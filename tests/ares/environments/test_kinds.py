@@ -59,8 +59,6 @@ class Gyms:
 
 class Half:
     def reset(self, row, seed): pass
-
-def function(): pass
 '''
 ROW = {"id": "a", "prompt": "Guess.", "task": "t", "answer": "7"}
 
@@ -123,11 +121,9 @@ def test_what_cannot_be_made_is_refused_in_one_line_that_names_it(path: Path) ->
         f"{path}:Ours": ({}, r"environment.settings: .*own.py:Ours: missing a required argument: 'start'"),
         f"{path}:Our": ({}, r"own.py has no 'Our' \(did you mean Ours\?\)"),
         f"{path}:Half": ({}, r"own.py:Half is not an environment: it has no step"),
-        f"{path}:function": ({}, r"own.py:function is not a class"),
         f"{path}:Trls": ({"reward": "sum"}, r"own.py:Trls: get_reward\(\) is of a whole episode"),
         f"{path}:Unrewarded": ({"call_format": "python"}, r"calls the tool python alone \(there are: look\)"),
         f"{path}:Gyms": ({"settings": {"limit": 1, "extras": {}}}, r"environment.settings.extras is unknown"),
-        "tools": ({"tools": ["calculate"]}, r"'calculate' is unknown \(did you mean calculator\?\)"),
         "toolz": ({}, r"'toolz' is unknown \(known: tools, textarena:NAME, path/to/file.py:Name\)"),
     }
     for kind, (others, why) in wrong.items():

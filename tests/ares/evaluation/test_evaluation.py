@@ -24,10 +24,8 @@ from tests.ares.store_builders import chain
 
 
 def opened(target: str = str(MODEL), **settings: Any) -> Evaluation:
-    settings = {"max_problems": 4, "n": 8} | settings
-    if target == str(MODEL):
-        settings = {"profile": "tiny-math"} | settings
-    return Evaluation.open(EvaluationRequest(target=target, **settings))
+    of_model = {"profile": "tiny-math"} if target == str(MODEL) else {}
+    return Evaluation.open(EvaluationRequest(target=target, **{"max_problems": 4, "n": 8} | of_model | settings))
 
 
 def refusal(**settings: Any) -> str:
@@ -70,7 +68,8 @@ def test_the_same_evaluation_finds_its_folder_and_another_gets_another(directory
 def test_a_profile_with_a_curriculum_can_be_used_for_one_set_of_data(directory: Path, tmp_path: Path) -> None:
     data, profile = str(MODEL / "heldout.jsonl"), tmp_path / "levels.yaml"
     profile.write_text("{extends: tiny-math, data: {train: [a.jsonl, b.jsonl], curriculum: {window: 4}}}")
-    assert len(opened(profile=str(profile), data=data).run.train_set) == 4
+    for each in (str(profile), "base"):
+        assert len(opened(profile=each, data=data).run.train_set) == 4
 
 
 def test_weights_of_a_run_whose_model_changed_are_refused(directory: Path, tmp_path: Path) -> None:
@@ -134,22 +133,15 @@ def test_lengths_that_the_engine_has_no_room_for_are_refused(directory: Path, mo
     assert "512 positions" in refusal(overrides=["rollout.engine=vllm", "rollout.max_response_length=512"])
 
 
-def test_a_wrong_target_or_no_data_is_an_error(tmp_path: Path) -> None:
-    assert "'absent' is neither a run in" in refusal(target="absent")
-    assert "neither a run" in refusal(target=str(tmp_path / "absent" / "model"))
-    assert "only a run has steps" in refusal(step=1)
-    data = str(MODEL / "heldout.jsonl")
-    assert len(opened(profile="base", data=data).run.train_set) == 4
-    assert "Name the problems with --data" in refusal(profile="base")
-
-
 @pytest.mark.parametrize("settings", [{"n": 4, "k": [5]}, {"k": [0]}, {"greedy": True, "k": [2]}, {"n": 0}, {"k": []}])
 def test_more_tries_than_samples_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         EvaluationRequest(target="x", **settings)
 
 
-def test_k_follows_n_where_it_is_not_given() -> None:
+def test_a_form_without_a_suite_is_refused_and_k_follows_n_where_it_is_not_given() -> None:
+    with pytest.raises(ValueError, match="it needs --suite"):
+        EvaluationRequest(target="x", form="completion")
     ks = [EvaluationRequest(target="x", n=n).ks for n in (1, 4, 16)]
     assert ks == [[1], [1, 4], [1, 4, 8]]
     assert EvaluationRequest(target="x", greedy=True).ks == [1]

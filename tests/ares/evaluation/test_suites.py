@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -93,11 +94,8 @@ def test_a_missing_suite_says_what_is_missing_and_how_to_get_it(name: str) -> No
     suite, told = SUITES[name], str(caught.value)
     assert all(each in told for each in (*suite.names, *suite.files, "HF_HUB_OFFLINE", "--data"))
     assert f"hf download {suite.hub} --repo-type dataset --include '{suite.files[0]}'" in told
-
-
-def test_a_misspelt_suite_is_an_error_that_names_the_one_meant() -> None:
-    with pytest.raises(DataError, match="did you mean humaneval"):
-        files_of("humanevall", None)
+    with pytest.raises(DataError, match=rf"did you mean {re.escape(name)}\?"):
+        files_of(f"{name}l", None)
 
 
 # ---- forms ---------------------------------------------------------------------------------------------------------
@@ -175,12 +173,15 @@ def test_a_suites_columns_are_its_own_whatever_a_run_calls_its_columns(nothing_a
 
 
 def test_base_tests_come_first_and_are_counted(nothing_at_hand: Path) -> None:
-    rows_in(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL)
-    found = asked("humaneval+", rows_in(nothing_at_hand / "HumanEvalPlus.jsonl", HUMANEVAL_PLUS))
-    row = found.problems.frame.iloc[0]
-    assert row["test_cases"] == [HUMANEVAL["test"], HUMANEVAL_PLUS["test"]]
-    assert row["base_tests"] == 1
-    assert found.base == str(nothing_at_hand / "HumanEval.jsonl")
+    base = rows_in(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL)
+    for name, row, tests, where in (
+        ("humaneval+", HUMANEVAL_PLUS, [HUMANEVAL["test"]], str(base)),
+        ("mbpp+", MBPP_PLUS, MBPP_PLUS["test_list"], "column test_list"),
+    ):
+        found = asked(name, rows_in(nothing_at_hand / f"{name}.jsonl", row))
+        frame = found.problems.frame
+        assert frame["test_cases"].tolist() == [[*tests, row["test"]]]
+        assert (frame["base_tests"].tolist(), found.base) == ([len(tests)], where)
 
 
 def test_without_the_base_set_a_warning_is_given_and_all_tests_count(nothing_at_hand: Path) -> None:
@@ -190,12 +191,6 @@ def test_without_the_base_set_a_warning_is_given_and_all_tests_count(nothing_at_
     rows_in(nothing_at_hand / "HumanEval.jsonl", {**HUMANEVAL, "task_id": "HumanEval/1"})
     found = asked("humaneval+", nothing_at_hand / "HumanEvalPlus.jsonl")
     assert "lacks 1 of these problems, as HumanEval/0" in str(found.base)
-
-
-def test_mbpp_plus_has_its_base_tests_in_a_column(nothing_at_hand: Path) -> None:
-    row = asked("mbpp+", rows_in(nothing_at_hand / "MbppPlus.jsonl", MBPP_PLUS)).problems.frame.iloc[0]
-    assert row["test_cases"] == [*MBPP_PLUS["test_list"], MBPP_PLUS["test"]]
-    assert row["base_tests"] == 2
 
 
 def test_of_mbpps_file_the_test_split_is_used(nothing_at_hand: Path) -> None:
@@ -258,10 +253,11 @@ def test_an_evaluation_has_the_suites_limits_and_a_given_one_counts_more(nothing
 
 
 def test_known_failures_are_the_suites(nothing_at_hand: Path) -> None:
-    wrong = {**HUMANEVAL, "task_id": "HumanEval/32", "canonical_solution": "    return xs\n"}
-    file = str(rows_in(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL, wrong))
+    wrong = {**HUMANEVAL_PLUS, "task_id": "HumanEval/32", "canonical_solution": "    return xs\n"}
+    file = rows_in(nothing_at_hand / "HumanEvalPlus.jsonl", HUMANEVAL_PLUS, wrong)
+    assert references("humaneval+", file) == {"solutions": 2, "accepted": 1, "known_failures": ["HumanEval/32"]}
     with pytest.raises(DataError, match=r"1 of 2 reference solutions .* HumanEval/32 \(wrong_answer\)"):
-        opened(suite="humaneval", data=file, sanity=True)
+        references("humaneval", file)
 
 
 def test_a_completion_needs_a_text_that_states_the_problem(nothing_at_hand: Path) -> None:
@@ -311,10 +307,3 @@ def test_unusable_rows_are_named_and_left_out(nothing_at_hand: Path) -> None:
     assert evaluation.description["left_out"] == left_out
     with pytest.raises(DataError, match=r"none.jsonl:1: there is no test"):
         asked("apps", rows_in(nothing_at_hand / "none.jsonl", untested))
-
-
-def test_a_form_without_a_suite_is_refused() -> None:
-    with pytest.raises(ValueError, match="it needs --suite"):
-        EvaluationRequest(target="x", form="completion")
-    with pytest.raises(ConfigError, match="--data or --suite"):
-        Evaluation.open(EvaluationRequest(target="examples/tiny/checkpoints/code"))
