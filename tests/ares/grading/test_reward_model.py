@@ -97,27 +97,20 @@ def test_what_is_no_reward_model_is_refused(tmp_path: Path) -> None:
             load_grader(RewardConfig(kind="model", accuracy=0.0, model={"path": wrong}))
 
 
-def test_its_weights_are_part_of_what_a_run_is(path: str, tmp_path: Path) -> None:
-    other = classifier(tmp_path / "other", weight=2.0)
-    identities = []
-    for each in (path, other):
-        settings = config("reward={kind: model, accuracy: 0}", f"reward.model.path={each}")
-        _, digests = Run.check(settings, "run", tmp_path / "runs")
-        identities.append(identity_of(config(), digests))
-    assert identities[0] != identities[1]
-
-
-def test_an_evaluation_is_another_one_once_the_model_at_its_path_has_changed(
+def test_a_run_or_an_evaluation_is_another_one_once_the_model_at_its_path_has_changed(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    folder, evaluations = shutil.copytree(path, tmp_path / "judge"), []
+    folder, evaluations, identities = shutil.copytree(path, tmp_path / "judge"), [], set()
     for weight in (1.0, 2.0):
         classifier(folder, weight=weight)
         settings = ["reward={kind: model, accuracy: 0}", f"reward.model.path={folder}"]
         asked = EvaluationRequest(target=str(MODEL), profile="tiny-math", max_problems=2, overrides=settings)
         evaluations.append(Evaluation.open(asked).run)
+        _, digests = Run.check(config(*settings), "run", tmp_path / "runs")
+        identities.add(identity_of(config(), digests))
     assert len({run.store.directory for run in evaluations}) == len({run.identity for run in evaluations}) == 2
+    assert len(identities) == 2
 
 
 def test_the_last_places_that_robertas_positions_leave_unused_are_no_room(tmp_path: Path) -> None:
