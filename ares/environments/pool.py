@@ -130,10 +130,14 @@ class EnvironmentProcess:
 
     def answer(self, episode: Episode, text: str | None) -> Answer:
         """The reply to a response; None: to the beginning of the episode."""
-        kind = kind_of(episode, self.config)
+        own = episode.row.get("environment")
+        kind = self.config.kind if own is None or own == "" or own != own else str(own)  # NaN, as pandas fills columns
+        file, is_file, _ = kind.rpartition(".py:")
         self._turn = 0
         try:
-            check_file(kind, self.config)
+            # Else data would choose what is executed, and nothing would notice that the file has changed.
+            if is_file and file != self.config.kind.rpartition(".py:")[0]:
+                raise NoReply("a row may name a class of environment.kind's file, a game or tools, and no other file")
             self.load(kind)
             if text is None or self._live.get(episode.key) != len(episode.said):
                 reply = self._rebuild(episode, kind, episode.said if text is not None else ())
@@ -213,17 +217,3 @@ class EnvironmentProcess:
         self._child = None
         self._limits.clear()
         self._live.clear()
-
-
-def kind_of(episode: Episode, config: EnvironmentConfig) -> str:
-    """The environment that an episode's row names, else that of the settings."""
-    own = episode.row.get("environment")
-    return config.kind if own is None or own == "" or own != own else str(own)  # NaN, as pandas fills columns
-
-
-def check_file(kind: str, config: EnvironmentConfig) -> None:
-    """Raises NoReply if a row names a file other than that of the settings: data would choose what is executed, and
-    nothing would notice that the file has changed."""
-    file, named, _ = kind.rpartition(".py:")
-    if named and file != config.kind.rpartition(".py:")[0]:
-        raise NoReply("a row may name a class of the file of environment.kind, a game or tools, and no other file")

@@ -97,14 +97,12 @@ class JudgeScorer:
         }
         key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
         with self._of_questions[int(key[:3], 16)]:  # two shards may have the same question at the same time
-            return self._kept_or_made(key, asked)
+            return self._kept(key) or self._ask(key, asked)  # what is kept has a mark, and so is not empty
 
-    def _kept_or_made(self, key: str, asked: dict[str, Any]) -> str | None:
+    def _ask(self, key: str, asked: dict[str, Any]) -> str | None:
         import openai
 
         config = self.config
-        if (kept := self._kept(key)) is not None:
-            return kept
         with self._lock:
             self._asked += 1
             if config.most_requests is not None and self._asked > config.most_requests:
