@@ -35,8 +35,9 @@ def own(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_parts_of_several_functions_are_stored_shown_and_logged(tmp_path: Path, own: Path) -> None:
-    settings = [f"reward.kind=[{own}:right, {own}:brief]", "reward.weights=[1, 0.1]", f"reward.accuracy={own}:right"]
+def test_the_parts_of_several_functions_are_stored_shown_logged_and_evaluated(tmp_path: Path, own: Path) -> None:
+    kinds = f"reward.kind=[{own}:right, {own}:brief, {own}:compute_score]"
+    settings = [kinds, "reward.weights=[1, 0.1, 0]", f"reward.accuracy={own}:right"]
     wrong = ares(tmp_path, "train", "tiny-math", *settings, "--run", "wrong")  # −1 is no accuracy
     assert wrong.returncode == 2
     assert "gave -1.0 to problem" in wrong.stderr
@@ -63,21 +64,14 @@ def test_the_parts_of_several_functions_are_stored_shown_and_logged(tmp_path: Pa
         assert (f"{name}/std", 2) in logged
     assert ("val/reward", 2) in logged
     assert ("reward/score", 2) in logged
-
-
-@pytest.mark.slow
-def test_a_dict_of_verls_and_a_threshold_in_training_and_evaluation(tmp_path: Path, own: Path) -> None:
-    assert train(tmp_path, "verl", f"reward.kind={own}:compute_score", "reward.accuracy=acc", "train.steps=2") == 0
-    rows = samples(tmp_path, "verl", 2)
-    assert (2 * rows["accuracy"] - 1).tolist() == rows["reward_score"].tolist()
     extras = json.loads(rows["extras"][0])["compute_score"]
     assert extras == {"acc": bool(rows["accuracy"][0]), "pred": rows["response"][0][-5:]}
-    logged = metric_history(tmp_path, "verl")
     assert logged["rewards/compute_score/acc/mean", 2] == logged["reward/sampled_accuracy", 2]
 
-    ended = ares(tmp_path, "eval", "verl", "reward.accuracy=0.5", "--n", "2", "--k", "1", "--max-problems", "4")
+    alone = [f"reward.kind={own}:compute_score", "reward.weights=null", "reward.accuracy=0.5"]
+    ended = ares(tmp_path, "eval", "added", *alone, "--n", "2", "--k", "1", "--max-problems", "4")
     assert ended.returncode == 0, ended.stderr
-    (summary,) = (tmp_path / "verl" / "evals").glob("*/summary.json")
+    (summary,) = (tmp_path / "added" / "evals").glob("*/summary.json")
     estimates = json.loads(summary.read_text())["estimates"]
     assert estimates["score"]["value"] == pytest.approx(2 * estimates["pass@1"]["value"] - 1)
 
