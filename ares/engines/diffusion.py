@@ -15,7 +15,7 @@ from algorithms.denoising import FinishedCanvas, completion_mask, denoise
 from algorithms.settings import DenoisingSettings
 from ares.config import Config, DiffusionConfig, ModelConfig
 from ares.engines.engine import Completion, ModelEngine, Request, SamplingSettings, device_of, end_token_ids
-from ares.models import empty_model
+from ares.models import empty_model, mask_token_id
 
 
 class DiffusionEngine(ModelEngine):
@@ -25,7 +25,8 @@ class DiffusionEngine(ModelEngine):
         self, model: ModelConfig, how: DiffusionConfig, device: str, end_ids: set[int], pad_id: int | None
     ) -> None:
         """pad_id: None where the tokenizer has no padding token."""
-        self.model, self.mask_id = empty_model(model, torch.device(device))
+        self.model = empty_model(model, device)
+        self.mask_id = mask_token_id(self.model.config, model.path)
         self.how = how
         self.device = torch.device(device)
         # Text has no padding: models fill the rest of a canvas with it when they are done.

@@ -10,47 +10,41 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from algorithms.keyed_sampling import keyed_uniform, sample_tokens
-from ares.config import Config, DataConfig
+from ares.config import Config, DataConfig, ModelConfig
 from ares.data import MediaReader
 from ares.engines.engine import Completion, ModelEngine, Request, SamplingSettings, device_of, end_token_ids, padding_id
 from ares.engines.stop_strings import StopStrings
-from ares.models import VisionInputs, can_regroup, growing_cache, regroup, return_free_memory
+from ares.models import VisionInputs, can_regroup, empty_model, growing_cache, regroup, return_free_memory
 
 
 class TransformersEngine(ModelEngine):
     """Samples responses with transformers on one device."""
 
     def __init__(
-        self, model_path: str, dtype: str, device: str, end_ids: set[int], pad_id: int,
-        tokenizer: PreTrainedTokenizerBase | None = None, trust_remote_code: bool = False,
-        data: DataConfig | None = None,
+        self, model: ModelConfig, device: str, end_ids: set[int], pad_id: int,
+        tokenizer: PreTrainedTokenizerBase | None = None, data: DataConfig | None = None,
     ) -> None:  # fmt: skip
         """tokenizer: for requests with stop strings. data: how the images and videos of a vision-language model are
         read."""
-        kind = AutoModelForCausalLM if data is None else AutoModelForImageTextToText
-        config = AutoConfig.from_pretrained(model_path, trust_remote_code=trust_remote_code)
-        with torch.device(device):
-            self.model = kind.from_config(config, dtype=getattr(torch, dtype), trust_remote_code=trust_remote_code)
-        self.model.eval().requires_grad_(False)
-        decoder: Any = self.model.get_decoder()  # type: ignore[operator]
+        self.model = empty_model(model, device)
+        decoder = self.model.get_decoder()
         if can_regroup(decoder):
             regroup(decoder)
         self.device = torch.device(device)
         self.end_ids = torch.tensor(sorted(end_ids), device=self.device)
         self.pad_id = pad_id
         self.tokenizer = tokenizer
-        self.vision = None if data is None else VisionInputs(self.model, MediaReader(model_path, data))
+        self.vision = None if data is None else VisionInputs(self.model, MediaReader(model.location, data))
 
     @classmethod
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "TransformersEngine":
         """rollout.engine=transformers."""
-        model, end_ids = config.model, end_token_ids(config.model.location, tokenizer)
-        of_tokens = end_ids, padding_id(tokenizer), tokenizer
-        data = config.data if model.family == "vision_language" else None
-        return cls(model.location, model.dtype, device_of(config), *of_tokens, model.trust_remote_code, data)
+        end_ids = end_token_ids(config.model.location, tokenizer)
+        data = config.data if config.model.family == "vision_language" else None
+        return cls(config.model, device_of(config), end_ids, padding_id(tokenizer), tokenizer, data)
 
     @torch.no_grad()
     def stream(self, requests: list[Request], settings: SamplingSettings) -> Iterator[list[tuple[int, Completion]]]:

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from algorithms.keys import derive_seed
-from ares.config import Config, DataConfig, VllmConfig
+from ares.config import Config, DataConfig, ModelConfig, VllmConfig
 from ares.data import MediaReader
 from ares.engines.engine import Completion, Engine, Request, SamplingSettings, check_weights, end_token_ids
 from ares.engines.responses import silent_tokens
 from ares.engines.vllm_internals import forget_old_weights, replace_weights, set_environment, step_through
-from ares.models import placeholder_ids, stored_tensors
+from ares.models import empty_model, placeholder_ids, stored_tensors
 
 
 class VllmEngine(Engine):
@@ -31,14 +31,12 @@ class VllmEngine(Engine):
 
     def __init__(
         self,
-        model_path: str,
-        dtype: str,
+        model: ModelConfig,
         end_ids: set[int],
         max_length: int,
         settings: VllmConfig,
         colocated: bool,
         data: DataConfig | None = None,
-        trust_remote_code: bool = False,
         skips_special: bool = True,
     ) -> None:
         """`colocated`: the learner shares this GPU, so `sleep` frees its memory. `data`: how the images of a
@@ -47,14 +45,12 @@ class VllmEngine(Engine):
         from vllm import LLM
 
         self.end_ids, self._skips_special = sorted(end_ids), skips_special
-        config = AutoConfig.from_pretrained(model_path, trust_remote_code=trust_remote_code)
-        kind = AutoModelForCausalLM if data is None else AutoModelForImageTextToText
-        with torch.device("meta"):
-            self._expected = stored_tensors(kind.from_config(config, trust_remote_code=trust_remote_code))
+        shape = empty_model(model, "meta")
+        self._expected = stored_tensors(shape)
         """What an update must have."""
-        self.reader = None if data is None else MediaReader(model_path, data)
-        self.placeholders = set() if self.reader is None else set(placeholder_ids(config))
-        self._image_token = getattr(config, "image_token_id", None)
+        self.reader = None if data is None else MediaReader(model.location, data)
+        self.placeholders = set() if self.reader is None else set(placeholder_ids(shape.config))
+        self._image_token = getattr(shape.config, "image_token_id", None)
         self._on_gpu = torch.cuda.is_available()
         if not self._on_gpu:
             # Otherwise vLLM takes 14 s before the first token to compile three small functions with a C++ compiler.
@@ -62,9 +58,9 @@ class VllmEngine(Engine):
         placed: dict[str, Any] = {"gpu_memory_utilization": settings.gpu_memory} if self._on_gpu else {}
         self._sleeps = colocated and self._on_gpu
         self.llm = LLM(
-            model_path,
-            trust_remote_code=trust_remote_code,
-            dtype=dtype,
+            model.location,
+            trust_remote_code=model.trust_remote_code,
+            dtype=model.dtype,
             max_model_len=max_length,
             max_num_seqs=settings.max_sequences,
             tensor_parallel_size=settings.tensor_parallel,
@@ -85,13 +81,10 @@ class VllmEngine(Engine):
     @classmethod
     def create(cls, settings: Any, config: Config, tokenizer: PreTrainedTokenizerBase) -> "VllmEngine":
         """rollout.engine=vllm."""
-        model, end_ids = config.model, end_token_ids(config.model.location, tokenizer)
-        shared = config.rollout.placement == "colocate"
-        data = config.data if model.family == "vision_language" else None
-        return cls(
-            model.location, model.dtype, end_ids, config.longest_sequence, config.rollout.vllm, shared, data,
-            model.trust_remote_code, silent_tokens(tokenizer)[1],
-        )  # fmt: skip
+        end_ids, shared = end_token_ids(config.model.location, tokenizer), config.rollout.placement == "colocate"
+        data = config.data if config.model.family == "vision_language" else None
+        how = config.longest_sequence, config.rollout.vllm, shared, data, silent_tokens(tokenizer)[1]
+        return cls(config.model, end_ids, *how)
 
     def load_weights(self, version: int, weights: dict[str, torch.Tensor]) -> None:
         """Take over the weights of a policy version. Raises ValueError when names or shapes do not fit."""

@@ -20,7 +20,7 @@ from algorithms.keys import derive_seed
 from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
-from ares.models.architecture import ModelError, training_settings
+from ares.models.architecture import ModelError
 from ares.models.causal import check_head, read_policy
 from ares.models.packing import RowSizes
 from ares.models.policy_model import Pass, PolicyModel, TokenLogProbs
@@ -140,15 +140,6 @@ class MaskedLanguageModel(PolicyModel):
             expected, changed = self.model(input_ids=ids).logits, self.model(input_ids=other).logits
         if torch.equal(expected[0, 0], changed[0, 0]):
             raise ModelError(f"{path}: {type(self.model).__name__} looks only backwards, as a causal model")
-
-
-def empty_model(config: ModelConfig, device: torch.device) -> tuple[Any, int]:
-    """The model without weights, in the type it computes in, and its mask token. Raises ModelError."""
-    settings = training_settings(config)
-    dtype = getattr(torch, config.dtype)
-    with torch.device(device):
-        model = AutoModel.from_config(settings, dtype=dtype, trust_remote_code=config.trust_remote_code)
-    return model.eval().requires_grad_(False), mask_token_id(settings, config.path)
 
 
 def mask_token_id(settings: Any, path: str) -> int:

@@ -125,6 +125,15 @@ def _read(
     return model, info
 
 
+def empty_model(config: ModelConfig, device: torch.device | str) -> Any:
+    """A model of its family without weights, frozen, in the type it computes in. Raises ModelError."""
+    settings, dtype = read_settings(config), getattr(torch, config.dtype)
+    with torch.device(device):
+        kind = PUBLISHED_AS[config.family]
+        model = kind.from_config(settings, dtype=dtype, trust_remote_code=config.trust_remote_code)
+    return model.eval().requires_grad_(False)
+
+
 def check_loaded(info: Mapping[str, Any], path: str, kind: str, settings: Any) -> None:
     """Raise ModelError where files and architecture differ (transformers' loading info), naming the first tensors."""
     shapes = [f"{name} {list(saved)} instead of {list(own)}" for name, saved, own in sorted(info["mismatched_keys"])]

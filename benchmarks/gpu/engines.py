@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ares.config import VllmConfig
+from ares.config import ModelConfig, VllmConfig
 from ares.engines import Engine, Request, SamplingSettings, TransformersEngine, VllmEngine
 from ares.models import stored_tensors
 from benchmarks.gpu.device import Place, Row
@@ -34,8 +34,9 @@ def vllm_engine(place: Place) -> Iterator[Row]:
     def start() -> None:
         nonlocal engine
         settings = VllmConfig(max_sequences=256, gpu_memory=0.5)
+        model = ModelConfig(path=str(folder), dtype="bfloat16")
         # No end token, so that responses reach their limit; vLLM refuses one outside the vocabulary.
-        engine = VllmEngine(str(folder), "bfloat16", set(), 1024, settings, colocated=True)
+        engine = VllmEngine(model, set(), 1024, settings, colocated=True)
 
     yield {"row": "start", "s": next(place.each(start, 1))}
     ways = {"main memory": _weights(folder, "cpu")}
@@ -52,7 +53,7 @@ def vllm_engine(place: Place) -> Iterator[Row]:
 def loaded_engine(place: Place, shape: str) -> TransformersEngine:
     """The reference engine in bfloat16 with a shape's weights."""
     folder = place.model(shape)
-    engine = TransformersEngine(str(folder), "bfloat16", place.device, NEVER, 0)
+    engine = TransformersEngine(ModelConfig(path=str(folder), dtype="bfloat16"), place.device, NEVER, 0)
     engine.load_weights(0, _weights(folder, place.device))
     return engine
 

@@ -8,6 +8,7 @@ import torch
 import transformers
 from torch import Tensor
 
+from ares.config import ModelConfig
 from ares.engines import TransformersEngine
 from benchmarks.gpu.device import Place, Row
 from benchmarks.gpu.updates import learner_of
@@ -47,7 +48,7 @@ def copies(place: Place, size: int) -> dict[str, tuple[Tensor, Tensor]]:
 def handover(place: Place) -> Iterator[Row]:
     """Copying the weights of a 0.5B-shaped policy to an engine in the same process."""
     learner = learner_of(place, "0.5B", [])
-    engine = TransformersEngine(str(place.model("0.5B")), "bfloat16", place.device, {1}, 0)
+    engine = TransformersEngine(ModelConfig(path=str(place.model("0.5B")), dtype="bfloat16"), place.device, {1}, 0)
     own = {name: weight.detach() for name, weight in learner.policy.model.named_parameters()}
     gib = sum(weight.numel() * weight.element_size() for weight in own.values()) / 2**30
     in_memory = learner.weights()

@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from algorithms.keys import derive_seed
 from algorithms.protocol import DataProto
 from ares.config.profiles import load
-from ares.config.run import Config
+from ares.config.run import Config, ModelConfig
 from ares.engines.engine import Request
 from ares.engines.transformers import TransformersEngine
 from ares.learner.learner import Learner
@@ -60,7 +60,7 @@ def with_template(template: str | None) -> PreTrainedTokenizerBase:
 
 def engine() -> TransformersEngine:
     """The reference engine with the tiny checkpoint's weights."""
-    found = TransformersEngine(str(MODEL), "float32", "cpu", {END}, PAD, tokenizer())
+    found = TransformersEngine(ModelConfig(path=str(MODEL)), "cpu", {END}, PAD, tokenizer())
     found.load_weights(0, dict(found.model.from_pretrained(MODEL, dtype=torch.float32).named_parameters()))
     return found
 

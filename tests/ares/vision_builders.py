@@ -36,9 +36,13 @@ def tokenizer() -> PreTrainedTokenizerBase:
     return AutoTokenizer.from_pretrained(MODEL)
 
 
-def model(device: torch.device = CPU, **settings: Any) -> VisionLanguageModel:
+def settings(**others: Any) -> ModelConfig:
+    return ModelConfig(**{"path": str(MODEL), "family": "vision_language"} | others)
+
+
+def model(device: torch.device = CPU, **others: Any) -> VisionLanguageModel:
     """The tiny model as the learner has it."""
-    return VisionLanguageModel.load(ModelConfig(path=str(MODEL), family="vision_language", **settings), device, data())
+    return VisionLanguageModel.load(settings(**others), device, data())
 
 
 def data(**settings: Any) -> DataConfig:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from ares.config import ModelConfig
 from ares.engines import SamplingSettings, TransformersEngine
 from ares.models import LanguageModel
 from ares.step.collate import token_batch
@@ -42,7 +43,7 @@ def test_waits_are_counted() -> None:
 def test_a_token_waits_twice() -> None:
     """Once to count the rows that continue, and once in transformers, which looks for padding."""
     weights = on("cpu").weights()
-    endless = TransformersEngine(str(MODEL), "float32", NAME, set(), PAD)
+    endless = TransformersEngine(ModelConfig(path=str(MODEL)), NAME, set(), PAD)
     endless.load_weights(1, weights)
     counts = []
     for tokens in (8, 16):

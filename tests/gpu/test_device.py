@@ -1,6 +1,7 @@
 """Learner and engine give the same results on a device as on a CPU in float32, up to rounding."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from torch import Tensor
 
 import algorithms.logprobs
 from algorithms.logprobs import logprobs_and_entropy
-from ares.config.rollout import DiffusionConfig
+from ares.config import DiffusionConfig, ModelConfig
 from ares.engines import Request, SamplingSettings, TransformersEngine
 from ares.engines.diffusion import DiffusionEngine
 from ares.learner import Learner
@@ -51,8 +52,8 @@ def distance(one: list[Tensor], other: list[Tensor]) -> float:
     return float(sum((a - b).square().sum() for a, b in pairs) / sum(b.square().sum() for _, b in pairs)) ** 0.5
 
 
-def engine(device: str, dtype: str, given: dict[str, Tensor]) -> TransformersEngine:
-    made = TransformersEngine(str(MODEL), dtype, device, {END}, PAD)
+def engine(device: str, given: dict[str, Tensor], **settings: Any) -> TransformersEngine:
+    made = TransformersEngine(ModelConfig(path=str(MODEL), **settings), device, {END}, PAD)
     made.load_weights(1, given)
     return made
 
@@ -134,7 +135,7 @@ def test_pictures_are_answered_and_read_alike(device: str, tmp_path: Path) -> No
         {"prompt": "<image>How many red dots?", "images": [vision.DOTS]},
     ).frame
     policy = vision.model(torch.device(device), train_vision=True)
-    made = TransformersEngine(str(vision.MODEL), "float32", device, set(), PAD, data=vision.data())
+    made = TransformersEngine(vision.settings(), device, set(), PAD, data=vision.data())
     made.load_weights(1, dict(policy.model.named_parameters()))
     media = [tuple(each) for each in shown["media_references"]]
     asked = [Request(ids, 7, pictures) for ids, pictures in zip(shown["prompt_token_ids"], media, strict=True)]
@@ -166,7 +167,7 @@ def test_packed_rows_have_the_gradients_of_padded_ones(device: str, dtype: str, 
 
 def test_the_engine_has_the_log_probs_of_the_learner(device: str) -> None:
     of = on(device, BFLOAT16)
-    made = engine(device, "bfloat16", of.weights())
+    made = engine(device, of.weights(), dtype="bfloat16")
     asked = requests(6)
     rows = sampled().head(6).reset_index(drop=True)
     answers = made.generate(asked, SamplingSettings(1.0, 1.0, 8))
@@ -180,7 +181,7 @@ def test_the_engine_has_the_log_probs_of_the_learner(device: str) -> None:
 
 def test_new_weights_reach_an_engine(device: str) -> None:
     of = on(device)
-    made = engine(device, "float32", of.weights())
+    made = engine(device, of.weights())
     of.update(shaped(on("cpu"), sampled()))
     request, settings = [Request(requests(1)[0].prompt_token_ids, 7)], SamplingSettings(1.0, 1.0, 8)
     before = made.generate(request, settings)[0].log_probs

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 from ares.engines.engine import Request, SamplingSettings
 from ares.engines.transformers import TransformersEngine
 from ares.models.weights import stored_tensors
-from tests.ares.models.families import CAUSAL, VOCABULARY, Family, build
+from tests.ares.models.families import CAUSAL, VOCABULARY, Family, build, settings
 
 CARRYING = {
     "LFM2": Family("lfm2", {"layer_types": ["conv", "full_attention"]}),
@@ -28,8 +28,8 @@ STRAY = {"Llama with a Mistral's window": Family("llama", {"sliding_window": 16}
     *CARRYING, *STRAY, "Qwen2", "Llama", "Phi", "GLM-4-MoE", "Gemma 3", "Qwen2 with a window",
 ])  # fmt: skip
 def test_greedy_answers_are_those_of_transformers_generate(family: str, tmp_path: Path) -> None:
-    folder = str(build((CAUSAL | CARRYING | STRAY)[family], tmp_path))
-    engine = TransformersEngine(folder, "float32", "cpu", {1}, 0)
+    folder = build((CAUSAL | CARRYING | STRAY)[family], tmp_path)
+    engine = TransformersEngine(settings(folder), "cpu", {1}, 0)
     plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     weights = plain.state_dict()
     engine.load_weights(0, {name: weights[name] for name in stored_tensors(engine.model)})

@@ -10,9 +10,11 @@ import torch
 from transformers import AddedToken, DynamicCache
 
 import ares.engines.transformers as transformers_engine
+from ares.config import ModelConfig
 from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids, view_as_tensors
 from ares.engines.stop_strings import StopStrings
 from ares.engines.transformers import TransformersEngine
+from ares.models import ModelError
 from ares.models.transformers_internals import ROOM, GrowingLayer
 from tests.ares.builders import END, MODEL, PAD, engine, requests, tokenizer
 
@@ -135,7 +137,7 @@ def test_an_end_token_at_the_last_place_is_a_stop_and_not_a_truncation(reference
 def test_every_end_token_ends_a_response(reference: TransformersEngine) -> None:
     whole = tokens(reference.generate(requests(12), SETTINGS))
     middle = whole[0][2]
-    several = TransformersEngine(str(MODEL), "float32", "cpu", {END, middle}, PAD)
+    several = TransformersEngine(ModelConfig(path=str(MODEL)), "cpu", {END, middle}, PAD)
     several.load_weights(0, dict(reference.model.named_parameters()))
     for answer, before in zip(several.generate(requests(12), SETTINGS), whole, strict=True):
         ends = [place for place, token in enumerate(before) if token in (END, middle)]
@@ -194,10 +196,10 @@ def test_code_that_is_trusted_is_run_and_other_code_is_not(tmp_path: Path) -> No
     described = json.loads((MODEL / "config.json").read_text()) | {"model_type": "tuned", "architectures": ["Tuned"]}
     described["auto_map"] = {"AutoConfig": "tuned.TunedConfig", "AutoModelForCausalLM": "tuned.Tuned"}
     (tmp_path / "config.json").write_text(json.dumps(described))
-    made = TransformersEngine(str(tmp_path), "float32", "cpu", {END}, PAD, trust_remote_code=True)
+    made = TransformersEngine(ModelConfig(path=str(tmp_path), trust_remote_code=True), "cpu", {END}, PAD)
     assert type(made.model).__name__ == "Tuned"
-    with pytest.raises(ValueError, match="trust_remote_code"):
-        TransformersEngine(str(tmp_path), "float32", "cpu", {END}, PAD, trust_remote_code=False)
+    with pytest.raises(ModelError, match=r"if you trust them, set model.trust_remote_code=true"):
+        TransformersEngine(ModelConfig(path=str(tmp_path)), "cpu", {END}, PAD)
 
 
 def test_stop_strings_are_a_requests_own(reference: TransformersEngine) -> None:

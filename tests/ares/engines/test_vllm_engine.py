@@ -251,12 +251,12 @@ def test_an_engine_over_several_gpus_starts_its_own_workers(vllm: Sampler) -> No
 
         settings = VllmConfig(tensor_parallel=spread)
         with patch("vllm.LLM") as made, patch.dict(os.environ), patch("ray.util.get_current_placement_group"):
-            VllmEngine(model, "float32", {1}, 32, settings, colocated=False)
+            VllmEngine(model, {1}, 32, settings, colocated=False)
             names = "tensor_parallel_size", "distributed_executor_backend"
             options = {name: made.call_args.kwargs[name] for name in names if name in made.call_args.kwargs}
             return ParallelConfig(**options).distributed_executor_backend
 
-    model = CONFIG.model.location
+    model = CONFIG.model
     found = [ray.get(vllm.actor.__ray_call__.remote(executor, spread)) for spread in (1, 2)]
     assert found == ["uni", "mp"]
 

@@ -283,7 +283,7 @@ def test_a_layer_may_name_the_mask_it_hands_to_attention(family: Family, tmp_pat
     policy = LanguageModel.load(ModelConfig(path=str(folder)), CPU)
     with torch.no_grad():
         torch.testing.assert_close(policy.token_log_probs(batch, 1.0).log_probs, expected, atol=1e-4, rtol=1e-4)
-    engine = TransformersEngine(str(folder), "float32", "cpu", set(), 0)
+    engine = TransformersEngine(ModelConfig(path=str(folder)), "cpu", set(), 0)
     engine.load_weights(0, stored_tensors(policy.model))
     (completion,) = engine.generate([Request([3, 4, 5], seed=1)], SamplingSettings(1.0, 1.0, 8))
     assert len(completion.token_ids) == 8

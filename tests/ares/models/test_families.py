@@ -126,7 +126,7 @@ def test_the_engine_samples_with_the_learners_log_probs(name: str, dtype: str, t
     """Prompts of very different lengths, one beyond every window; weights are handed over as after a step."""
     folder = build(CAUSAL[name], tmp_path)
     policy = LanguageModel.load(settings(folder, dtype=dtype), CPU)
-    engine = TransformersEngine(str(folder), dtype, "cpu", {1}, 0)
+    engine = TransformersEngine(settings(folder, dtype=dtype), "cpu", {1}, 0)
     engine.load_weights(0, {key: value.detach() for key, value in stored_tensors(policy.model).items()})
     batch = random_rows([40, 700, 1900], [[120, 120], [120], [120]])
     shown = batch["attention_mask"][:, : batch["prompts"].shape[1]].bool()
@@ -154,7 +154,7 @@ def test_buffers_that_decide_reach_the_engine_and_computed_ones_do_not(tmp_path:
     policy = LanguageModel.load(settings(build(CAUSAL["GLM-4-MoE"], tmp_path)), CPU)
     ((name, bias),) = persistent_buffers(policy.model)
     assert name.endswith("e_score_correction_bias")
-    engine = TransformersEngine(str(tmp_path), "float32", "cpu", {1}, 0)
+    engine = TransformersEngine(settings(tmp_path), "cpu", {1}, 0)
     weights = {key: value.detach() for key, value in stored_tensors(policy.model).items()}
     engine.load_weights(0, weights)
     torch.testing.assert_close(dict(engine.model.named_buffers())[name], bias)

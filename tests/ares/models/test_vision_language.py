@@ -11,7 +11,7 @@ from transformers import AutoModelForImageTextToText, Qwen2_5_VLConfig, Qwen2_5_
 
 from algorithms.keys import derive_seed
 from algorithms.protocol import DataProto
-from ares.config.run import LoraConfig, ModelConfig
+from ares.config.run import LoraConfig
 from ares.data.media import MediaError
 from ares.engines import TransformersEngine
 from ares.engines.engine import Request, SamplingSettings
@@ -21,7 +21,7 @@ from ares.models.vision_language import VisionLanguageModel
 from ares.step.collate import token_batch
 from tests.ares.builders import END, PAD
 from tests.ares.models.families import widen
-from tests.ares.vision_builders import CHART, DOTS, MODEL, data, image, model, problems, tokenizer
+from tests.ares.vision_builders import CHART, DOTS, MODEL, data, image, model, problems, settings, tokenizer
 
 LENGTHS = [5, 9, 3, 7, 6]
 
@@ -137,8 +137,8 @@ def far_rows(shown: pd.DataFrame) -> DataProto:
     return of(shown, answers, [[0.0] * length for length in FAR])
 
 
-def widened(**settings: Any) -> VisionLanguageModel:
-    policy = model(train_vision=True, **settings)
+def widened(**others: Any) -> VisionLanguageModel:
+    policy = model(train_vision=True, **others)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         widen(policy.model)
@@ -177,13 +177,12 @@ def test_dropout_of_tower_and_decoder_is_off_too(batch: DataProto, tmp_path: Pat
     written = json.loads((folder / "config.json").read_text())
     written["text_config"]["attention_dropout"] = written["vision_config"]["attention_dropout"] = 0.5
     (folder / "config.json").write_text(json.dumps(written))
-    settings = ModelConfig(path=str(folder), family="vision_language", gradient_checkpointing=True)
-    wild = VisionLanguageModel.load(settings, torch.device("cpu"), data())
+    wild = model(path=str(folder), gradient_checkpointing=True)
     torch.testing.assert_close(log_probs(wild, batch), log_probs(model(), batch), atol=1e-5, rtol=1e-5)
 
 
 def engine() -> TransformersEngine:
-    sampler = TransformersEngine(str(MODEL), "float32", "cpu", {END}, PAD, data=data())
+    sampler = TransformersEngine(settings(), "cpu", {END}, PAD, data=data())
     sampler.load_weights(0, dict(model().model.named_parameters()))
     return sampler
 
@@ -242,8 +241,7 @@ def test_adapters_of_the_decoder_alone_or_of_the_tower_too(batch: DataProto, tra
     policy = model(train_vision=trained)
     base = log_probs(policy, batch)
     targets = ("q_proj", "v_proj", "qkv")
-    add_adapters(policy.model, ModelConfig(path="", family="vision_language", train_vision=trained,
-                                           lora=LoraConfig(rank=2, targets=targets)))  # fmt: skip
+    add_adapters(policy.model, settings(train_vision=trained, lora=LoraConfig(rank=2, targets=targets)))
     adapted = {name for name, parameter in policy.model.named_parameters() if parameter.requires_grad}
     assert any("visual" in name for name in adapted) == trained
     assert any("q_proj" in name for name in adapted)
