@@ -6,9 +6,8 @@ covered: the content of a checkpoint (ares/learner/learner.py), atomic writes an
 
 import errno
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -59,56 +58,45 @@ def write(folder: Path | None, name: str, tensors: Mapping[str, Tensor]) -> None
         if folder is not None:
             kept[key] = gathered.contiguous()
     if folder is not None:
-        save_file(kept, _file(folder, name))
+        save_file(kept, folder / f"{name}.safetensors")
 
 
 def read(folder: Path, name: str) -> dict[str, Tensor]:
-    """All tensors, on the CPU: views of the file until they are copied."""
+    """All tensors by name, on the CPU: views of the file until they are copied."""
+    return dict(_each(folder, name))
+
+
+def _each(folder: Path, name: str) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a file; or, one after the other, those that several ranks wrote in parts, as versions before
+    December 2026 did where weights were sharded."""
     if not (folder / name).is_dir():
-        return load_file(_file(folder, name))
-    tensors = {key: torch.empty(kept.size, dtype=kept.properties.dtype) for key, kept in _shards(folder / name).items()}
-    _read_shards(folder / name, tensors)
-    return tensors
+        yield from load_file(folder / f"{name}.safetensors").items()
+        return
+    import torch.distributed.checkpoint as dcp  # takes a third of a second
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+
+    reader = HuggingFaceStorageReader(str(folder / name))
+    for key, kept in reader.read_metadata().state_dict_metadata.items():
+        tensor = {key: torch.empty(kept.size, dtype=kept.properties.dtype)}
+        dcp.load(tensor, storage_reader=reader, no_dist=True)
+        yield key, tensor.pop(key)
 
 
 def read_into(folder: Path, name: str, targets: Mapping[str, Tensor]) -> None:
     """Fill tensors, whole or this rank's parts, from those written under their names. Raises KeyError."""
-    if (folder / name).is_dir():
-        _read_shards(folder / name, targets)
-    else:
-        _fill(targets, load_file(_file(folder, name)))
+    left = dict(targets)
+    for key, value in _each(folder, name):
+        if key in left:
+            _fill(left.pop(key), value)
+    if left:
+        raise KeyError(min(left))
 
 
 @torch.no_grad()
-def _fill(targets: Mapping[str, Tensor], kept: Mapping[str, Tensor]) -> None:
-    for key, target in targets.items():
-        value = kept[key]
-        if isinstance(target, DTensor):  # every rank has the whole value, so none has to send it
-            value = distribute_tensor(
-                value.to(target.device), target.device_mesh, target.placements, src_data_rank=None
-            )
-        target.copy_(value)
-
-
-def _read_shards(folder: Path, targets: Mapping[str, Tensor]) -> None:
-    """Fill tensors, whole or this rank's parts, from those that several ranks wrote in parts, as versions before
-    December 2026 did where weights were sharded. No rank reads more than its parts."""
-    import torch.distributed.checkpoint as dcp  # takes a third of a second
-    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
-
-    into = {key: target.detach() for key, target in targets.items()}
-    dcp.load(into, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
-
-
-def _shards(folder: Path) -> dict[str, Any]:
-    """Size and type of what `_read_shards` reads, by name."""
-    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
-
-    return dict(HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata)
-
-
-def _file(folder: Path, name: str) -> Path:
-    return folder / f"{name}.safetensors"
+def _fill(target: Tensor, value: Tensor) -> None:
+    if isinstance(target, DTensor):  # every rank has the whole value, so none has to send it
+        value = distribute_tensor(value.to(target.device), target.device_mesh, target.placements, src_data_rank=None)
+    target.copy_(value)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> dict[str, Tensor]:
@@ -123,20 +111,21 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: torch.nn.Module) 
 
 def load_optimizer(folder: Path, name: str, optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
     """Replace an optimiser's moments and step counts with the written ones."""
-    kept = _shards(folder / name) if (folder / name).is_dir() else load_file(_file(folder, name))
     optimizer.state.clear()
     fused = optimizer.defaults.get("fused")  # its kernel needs the step count on the device
     parameters = dict(model.named_parameters())
-    for (key, _, parameter_name), value in ((name.partition("/"), value) for name, value in kept.items()):
-        if (parameter := parameters.get(parameter_name)) is None:
+    for moment, value in _each(folder, name):
+        key, _, of = moment.partition("/")
+        if (parameter := parameters.get(of)) is None:
             continue
         if key == "step":
-            optimizer.state[parameter][key] = torch.zeros((), device=parameter.device if fused else "cpu")
-        elif isinstance(value, Tensor) and (value.shape, value.dtype) != (parameter.shape, parameter.dtype):
-            optimizer.state[parameter][key] = torch.zeros_like(value, device=parameter.device)
+            place = torch.zeros((), device=parameter.device if fused else "cpu")
+        elif (value.shape, value.dtype) != (parameter.shape, parameter.dtype):
+            place = torch.zeros_like(value, device=parameter.device)
         else:
-            optimizer.state[parameter][key] = torch.zeros_like(parameter)
-    read_into(folder, name, optimizer_tensors(optimizer, model))
+            place = torch.zeros_like(parameter)
+        _fill(place, value)
+        optimizer.state[parameter][key] = place
     if (tables := getattr(optimizer, "name2qmap", None)) is not None:  # bitsandbytes'
         optimizer.fill_qmap()  # type: ignore[attr-defined]
         for state in optimizer.state.values():
