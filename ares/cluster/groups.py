@@ -7,7 +7,7 @@ stopped. Not covered: one that does not come up on a cluster, since it may be wa
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -62,16 +62,15 @@ class Group:
     def __init__(self, actors: list[Any], patience: Patience) -> None:
         self.actors = actors
         self._patience = patience
-        self._ready = [actor.__ray_ready__.remote() for actor in actors]
+        self._starting = {"start": [actor.__ray_ready__.remote() for actor in actors]}
 
     async def started(self) -> None:
         """Wait until every actor is ready; on a cluster, however long it has no room for them."""
-        if self._ready and os.environ.get("RAY_ADDRESS"):
-            await _all(self._ready)
-        elif self._ready:
-            async with self._patience.waiting("start", name_of(self.actors[0])):
-                await _all(self._ready)
-        self._ready = []
+        for call, references in self._starting.items():
+            endless = call == "start" and os.environ.get("RAY_ADDRESS")
+            async with nullcontext() if endless else self._patience.waiting(call, name_of(self.actors[0])):
+                await _all(references)
+        self._starting = {}
 
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of every actor and wait for all."""
@@ -112,24 +111,14 @@ class LearnerGroup(Group):
 
     def __init__(self, actors: list[Any], patience: Patience) -> None:
         super().__init__(actors, patience)  # asks whether they are ready before they join, which has its own limit
-        self._joining: list[Any] = []
         if len(actors) > 1:
             address = actors[0].address.remote()
-            self._joining = [actor.join.remote(address) for actor in actors]
-
-    async def started(self) -> None:
-        """Wait until every rank has loaded the model."""
-        await super().started()
-        if self._joining:
-            async with self._patience.waiting("join", name_of(self.actors[0])):
-                await _all(self._joining)
-        self._joining = []
+            self._starting["join"] = [actor.join.remote(address) for actor in actors]
 
     def weights(self, averaged: bool = False) -> Any:
         """A reference to the policy's weights, or their average, which never pass through this process."""
-        for actor in self.actors[1:]:
-            actor.contribute.remote(averaged)
-        return self.actors[0].weights.remote(averaged)
+        first, *_ = [actor.weights.remote(averaged) for actor in self.actors]
+        return first
 
 
 class EngineGroup(Group):

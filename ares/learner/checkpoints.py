@@ -8,6 +8,7 @@ import errno
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -76,7 +77,8 @@ def _each(folder: Path, name: str) -> Iterator[tuple[str, Tensor]]:
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 
     reader = HuggingFaceStorageReader(str(folder / name))
-    for key, kept in reader.read_metadata().state_dict_metadata.items():
+    metadata: dict[str, Any] = reader.read_metadata().state_dict_metadata
+    for key, kept in metadata.items():
         tensor = {key: torch.empty(kept.size, dtype=kept.properties.dtype)}
         dcp.load(tensor, storage_reader=reader, no_dist=True)
         yield key, tensor.pop(key)

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from pydantic import BaseModel, Field
 from torch import Tensor
-from torch.distributed.fsdp import register_fsdp_forward_method
 
 from algorithms.groups import SECOND_TURN_SLOT, group_numbers
 from algorithms.kl import BatchKL
@@ -99,12 +98,11 @@ class Learner:
         self._release_memory()
 
     def _shard(self) -> None:
-        shard(self.policy.whole, self.policy.model, self.device)
+        shard(self.policy, self.policy.model, "token_log_probs", self.device)
         if self.reference is not None and self.reference.model is not self.policy.model:  # as with adapters
-            shard(self.reference.whole, self.reference.model, self.device)
+            shard(self.reference, self.reference.model, "token_log_probs", self.device)
         if self.critic is not None:
-            shard(self.critic, self.critic.decoder, self.device)
-            register_fsdp_forward_method(self.critic, "values")
+            shard(self.critic, self.critic.decoder, "values", self.device)
 
     # ---- before the update -----------------------------------------------------------------------------------------
 
@@ -299,8 +297,11 @@ class Learner:
         losses: dict[str, float] = {}
         for rows, idle in self._micro_batches(batch):
             part = MicroBatch(batch[rows], self.policy)
-            if idle:
-                self._idle_pass(part)
+            if idle:  # a pass whose gradients are zero
+                passed = self.policy.token_log_probs(part.tensors, self.config.rollout.temperature).log_probs.sum()
+                if self.critic is not None:
+                    passed = passed + self.critic.values(part.tensors).sum()
+                (0.0 * passed).backward()
                 continue
             terms = self.objective.terms(part, controller, averaging, means, compares)
             sum(terms.values(), torch.zeros((), device=self.device)).backward()
@@ -308,23 +309,12 @@ class Learner:
                 losses[name] = losses.get(name, 0.0) + float(value.detach())
             row_kls[rows] = part.row_kl.float().cpu()
         self.ranks.sum(row_kls)
-        return *self._over_ranks(means, losses), row_kls
-
-    def _idle_pass(self, part: MicroBatch) -> None:
-        """A forward and backward pass whose gradients are zero."""
-        passed = self.policy.token_log_probs(part.tensors, self.config.rollout.temperature).log_probs.sum()
-        if self.critic is not None:
-            passed = passed + self.critic.values(part.tensors).sum()
-        (0.0 * passed).backward()
-
-    def _over_ranks(self, means: Means, losses: dict[str, float]) -> tuple[Means, dict[str, float]]:
-        """Metrics and losses of the whole global batch from those of every rank."""
         whole, total = Means(), dict[str, float]()
-        for part, shares in self.ranks.gather((means, losses)):
-            whole.merge(part)
-            for name, value in shares.items():
-                total[name] = total.get(name, 0.0) + value
-        return whole, total
+        for of_rank, shares in self.ranks.gather((means, losses)):
+            whole.merge(of_rank)
+            for name, share in shares.items():
+                total[name] = total.get(name, 0.0) + share
+        return whole, total, row_kls
 
     def _clip(self, model: torch.nn.Module) -> float:
         """Sum gradients over ranks and clip their norm; returns the norm before clipping."""
@@ -353,21 +343,21 @@ class Learner:
 
     def weights(self, averaged: bool = False) -> dict[str, Tensor]:
         """The policy's weights on the CPU, by name, adapters merged; or their average, where learner.ema has one kept.
-        Sharded, the other ranks contribute.
+        Sharded, every rank must call, and the first one gets them.
 
         Persistent buffers are included: they are not trained, but engines start without any weights.
         """
-        stored = chain(self._policy_weights(averaged), persistent_buffers(self.policy.model))
+        copies: dict[str, Tensor] = {}
+        if self.ranks.rank and not self.sharded:
+            return copies
         # One at a time: merged, they would take the memory of another model.
-        copies = {name: checkpoints.whole(tensor, wait=False) for name, tensor in stored}
+        for name, tensor in chain(self._policy_weights(averaged), persistent_buffers(self.policy.model)):
+            copy = checkpoints.whole(tensor, wait=False)
+            if not self.ranks.rank:
+                copies[name] = copy
         self._wait_for_device()
         self._release_memory()
         return copies
-
-    def contribute(self, averaged: bool) -> None:
-        """Take part while the first rank takes sharded weights; nothing is kept."""
-        for _, tensor in self._policy_weights(averaged):
-            checkpoints.whole(tensor)
 
     def _wait_for_device(self) -> None:
         if self.device.type != "cpu":
@@ -385,18 +375,11 @@ class Learner:
             name: checkpoints.optimizer_tensors(optimizer, model)
             for name, (optimizer, model, _) in self.optimizers.items()
         }
-        objection: Exception | None = None
-        try:
-            checkpoints.check_finite(weights)
-            if folder is not None:
-                every = weights | moments
-                checkpoints.check_room(folder, (tensor for named in every.values() for tensor in named.values()))
-        except (ValueError, OSError) as error:
-            objection = error
-        for each in self.ranks.gather(objection) if self.sharded else [objection]:
-            if each is not None:  # on every rank: none waits for one that has given up
-                raise each
-        for name, named in (weights | moments).items():
+        every = weights | moments
+        checkpoints.check_finite(weights)
+        if folder is not None:
+            checkpoints.check_room(folder, (tensor for named in every.values() for tensor in named.values()))
+        for name, named in every.items():
             checkpoints.write(folder, name, named)
         if folder is not None:
             counters = {"version": self.version, "optimizer_steps": self.optimizer_steps}

@@ -6,7 +6,6 @@ covered: models that change hidden states before the head or cap logits after it
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Self
 
 import torch
@@ -21,11 +20,14 @@ from ares.models.architecture import ModelError, logit_scale, training_settings
 from ares.models.packed_attention import can_regroup, narrow_windows, no_mask, regroup
 from ares.models.packing import Layout, RowSizes, layout
 from ares.models.policy_model import Pass, PolicyModel, TokenLogProbs
-from ares.models.sharding import GatheredModel
 from ares.models.weights import read_weights
 
-Decode = Callable[..., Tensor]
-"""(ids [sequences, width], layout, batch) → hidden states [sequences, width, H]; rows do not attend to each other."""
+PROBE_WINDOW = 3
+"""Sliding window, in tokens, in the trial of packing: less than its rows have."""
+
+MIXED_UP = 1e-3
+"""A token whose hidden state is off by this share of its length has seen another row. Float32's rounding alone makes up
+to 1e-4 of it in a published model of 135M parameters; one token of another row makes a tenth or more."""
 
 
 class PackedDecoder:
@@ -35,8 +37,42 @@ class PackedDecoder:
     compute_dtype: torch.dtype
     packs: bool
 
+    def prepare_packing(self) -> list[str]:
+        """Find out whether rows may be packed, for which the decoder is then ready; what a user should know of it."""
+        why = "its attention is of a kind that ares does not know"
+        self.packs = False
+        if can_regroup(self.decoder):
+            regroup(self.decoder)
+            # The rows are short. Architectures that carry a state along the sequence, or ignore positions, mix rows up.
+            with narrow_windows(self.decoder, PROBE_WINDOW):
+                together, alone = self.together_and_alone(pack=True)
+            apart = float(((together - alone).norm(dim=-1) / alone.norm(dim=-1)).max())
+            self.packs = apart < MIXED_UP
+            why = f"packed, a token's hidden state is off by {100 * apart:.2g} % (allowed: {100 * MIXED_UP:.2g} %)"
+        said = f"rows are padded instead of packed, since {why}; passes take up to twice as long"
+        return [] if self.packs else [f"{type(self.decoder).__name__}: {said}"]
+
+    @torch.no_grad()
+    def together_and_alone(self, pack: bool) -> tuple[Tensor, Tensor]:
+        """Hidden states [N, H] of three short rows, two of them with one prompt, in one pass, packed or padded on the
+        right, and of each in a pass of its own."""
+        device, vocabulary = self.decoder.device, self.decoder.get_input_embeddings().num_embeddings
+        ids = torch.tensor([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 6, 7, 8, 13], device=device) % vocabulary
+        lengths = torch.tensor([5, 7, 4], device=device)
+        sizes = RowSizes(lengths, torch.tensor([2, 3, 3], device=device), torch.tensor([0, 1, 1], device=device))
+        laid = layout(sizes, pack)
+        given = ids.new_zeros(laid.sequences * laid.width)
+        given[laid.place] = ids
+        together = self.decode(given.view(laid.sequences, laid.width), laid).flatten(0, 1)[laid.place]
+        return together, torch.cat([self.alone(part[None])[0] for part in ids.split(lengths.tolist())])
+
+    def alone(self, ids: Tensor) -> Tensor:
+        """Hidden states [1, N, H] of one row ids [1, N] that is not packed."""
+        return self.decode(ids, layout(RowSizes.alone(torch.tensor([ids.shape[1]])), pack=False).to(ids.device))
+
     def decode(self, ids: Tensor, laid: Layout, batch: Any = None) -> Tensor:
-        """Hidden states [sequences, width, H] of laid-out rows, ids [sequences, width]."""
+        """Hidden states [sequences, width, H] of laid-out rows, ids [sequences, width]; rows do not attend to each
+        other."""
         where = {}
         if laid.blocks:
             where = {"position_ids": laid.position_ids(), "attention_mask": no_mask(ids.device), "layout": laid}
@@ -79,9 +115,8 @@ class LanguageModel(PackedDecoder, PolicyModel):
 
     def __init__(self, model: Any, compute_dtype: torch.dtype) -> None:
         super().__init__(model, compute_dtype)
-        self.whole = GatheredModel(model)
         self.logit_scale = 1.0
-        self.packs, self.notes = prepare_packing(self.decoder, self.decode, model.get_input_embeddings().num_embeddings)
+        self.notes = self.prepare_packing()
 
     @classmethod
     def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
@@ -92,30 +127,22 @@ class LanguageModel(PackedDecoder, PolicyModel):
     def _prepared(cls, kind: Any, config: ModelConfig, device: torch.device, *more: Any) -> Self:
         model = read_policy(kind, config, device)
         loaded = cls(model, getattr(torch, config.dtype), *more)
-        tokens = model.get_input_embeddings().num_embeddings
         if not loaded.packs:
-            padded, alone = pass_together_and_alone(loaded.decode, tokens, device, pack=False)
+            padded, alone = loaded.together_and_alone(pack=False)
             if not (padded - alone).norm() < 0.05 * alone.norm():
                 raise ModelError(
                     f"{config.path}: padding behind a row changes its hidden states in {type(model).__name__}, so it "
                     "is no causal model"
                 )
-        loaded.logit_scale = check_head(loaded.model, loaded.head, loaded._alone, config.path, use_cache=False)
+        loaded.logit_scale = check_head(loaded.model, loaded.head, loaded.alone, config.path, use_cache=False)
         return loaded
-
-    def _alone(self, ids: Tensor) -> Tensor:
-        """Hidden states of one row ids [1, N] that is not packed."""
-        return self.decode(ids, layout(RowSizes.alone(torch.tensor([ids.shape[1]])), pack=False).to(ids.device))
 
     def token_log_probs(self, batch: Pass, temperature: float) -> TokenLogProbs:
         """Log-prob of each response token and entropy of its distribution (nats), at a temperature."""
-        return TokenLogProbs(*self.whole(partial(self._log_probs_and_entropies, batch, temperature)))
-
-    def _log_probs_and_entropies(self, batch: Pass, temperature: float) -> tuple[Tensor, Tensor]:
         targets = batch["responses"][batch["response_mask"].bool()]
         hidden = self.response_hidden(batch).to(self.compute_dtype)
-        weight = self.head.weight.to(self.compute_dtype)
-        return logprobs_and_entropy(hidden, weight, targets, self.head_bias(), temperature / self.logit_scale)
+        weight, bias = self.head.weight.to(self.compute_dtype), self.head_bias()
+        return TokenLogProbs(*logprobs_and_entropy(hidden, weight, targets, bias, temperature / self.logit_scale))
 
     def exact_kl(self, reference: PolicyModel, batch: Pass, temperature: float) -> Tensor:
         """KL(own ‖ reference) over the whole vocabulary at each response token: [N] nats, gradient to own weights."""
@@ -142,7 +169,7 @@ class Critic(PackedDecoder, nn.Module):
         self.head = nn.Linear(model.get_output_embeddings().weight.shape[1], 1, bias=False, device=device)
         nn.init.zeros_(self.head.weight)
         self.compute_dtype = getattr(torch, config.dtype)
-        self.packs, _ = prepare_packing(self.decoder, self.decode, self.decoder.get_input_embeddings().num_embeddings)
+        self.prepare_packing()
 
     def values(self, batch: Pass) -> Tensor:
         """Value before each response token: [N], row after row."""
@@ -151,46 +178,6 @@ class Critic(PackedDecoder, nn.Module):
 
 LARGE_LOGIT = 1e3
 """Far above any model's cap on logits."""
-
-PROBE_WINDOW = 3
-"""Sliding window, in tokens, in the trial of packing: less than its rows have."""
-
-MIXED_UP = 1e-3
-"""A token whose hidden state is off by this share of its length has seen another row. Float32's rounding alone makes up
-to 1e-4 of it in a published model of 135M parameters; one token of another row makes a tenth or more."""
-
-
-def prepare_packing(decoder: Any, decode: Decode, vocabulary: int) -> tuple[bool, list[str]]:
-    """Whether rows may be packed, and what a user should know of it; if they may, the decoder is ready for it."""
-    why = "its attention is of a kind that ares does not know"
-    if can_regroup(decoder):
-        regroup(decoder)
-        # The rows are short. Architectures that carry a state along the sequence, or ignore positions, mix rows up.
-        with narrow_windows(decoder, PROBE_WINDOW):
-            together, alone = pass_together_and_alone(decode, vocabulary, decoder.device, pack=True)
-        apart = float(((together - alone).norm(dim=-1) / alone.norm(dim=-1)).max())
-        if apart < MIXED_UP:
-            return True, []
-        why = f"packed, a token's hidden state is off by {100 * apart:.2g} % (allowed: {100 * MIXED_UP:.2g} %)"
-    return False, [
-        f"{type(decoder).__name__}: rows are padded instead of packed, since {why}; passes take up to twice as long"
-    ]
-
-
-@torch.no_grad()
-def pass_together_and_alone(decode: Decode, vocabulary: int, device: torch.device, pack: bool) -> tuple[Tensor, Tensor]:
-    """Hidden states [N, H] of three short rows, two of them with one prompt, in one pass, packed or padded on the
-    right, and of each in a pass of its own."""
-    ids = torch.tensor([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 6, 7, 8, 13], device=device) % vocabulary
-    lengths = torch.tensor([5, 7, 4], device=device)
-    sizes = RowSizes(lengths, torch.tensor([2, 3, 3], device=device), torch.tensor([0, 1, 1], device=device))
-    laid = layout(sizes, pack)
-    given = ids.new_zeros(laid.sequences * laid.width)
-    given[laid.place] = ids
-    together = decode(given.view(laid.sequences, laid.width), laid).flatten(0, 1)[laid.place]
-    parts = zip(ids.split(lengths.tolist()), lengths.split(1), strict=True)
-    alone = [decode(part[None], layout(RowSizes.alone(length), pack=False)) for part, length in parts]
-    return together, torch.cat(alone, 1)[0]
 
 
 @torch.no_grad()

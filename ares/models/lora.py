@@ -8,6 +8,7 @@ import copy
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,11 +24,9 @@ if TYPE_CHECKING:
 
 def add_adapters(model: Any, config: ModelConfig) -> None:
     """Add adapters to the model, in place; only they take gradients. At first they change nothing."""
-    from peft import inject_adapter_in_model  # takes half a second: imported only with model.lora
-
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # lora_A starts at random, equal in every process
-        inject_adapter_in_model(peft_settings(config), model)
+        model.add_adapter(peft_settings(config))
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("lora_" in name)
 
@@ -35,7 +34,7 @@ def add_adapters(model: Any, config: ModelConfig) -> None:
 def peft_settings(config: ModelConfig) -> "PeftLoraConfig":
     """peft's configuration of the adapters in config.lora. A vision tower gets none unless it is trained: Qwen2.5-VL's
     has layers of the same names as the decoder's."""
-    from peft import LoraConfig as PeftLoraConfig
+    from peft import LoraConfig as PeftLoraConfig  # takes half a second: imported only with model.lora
 
     lora = config.lora
     assert lora is not None
@@ -78,20 +77,19 @@ def adapted_layers(model: Any, config: ModelConfig) -> str:
 @contextmanager
 def adapters_off(model: Any) -> Iterator[None]:
     """Inside, or in a function that it decorates, the base model."""
-    layers = _lora_layers(model)
-    for layer in layers:
-        layer.enable_adapters(False)
+    model.disable_adapters()
     try:
         yield
     finally:
-        for layer in layers:
-            layer.enable_adapters(True)
+        model.enable_adapters()
 
 
 @torch.no_grad()
 def merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
     """Weights with the adapters merged in, one after the other, under the names of the model without adapters."""
-    layers = _lora_layers(model)
+    from peft.tuners.lora import LoraLayer
+
+    layers: list[Any] = [module for module in model.modules() if isinstance(module, LoraLayer)]
     # Experts are parameters of one module, not layers: peft wraps the module once for each adapted parameter.
     adapted = {getattr(layer.get_base_layer(), getattr(layer, "parameter_name", "weight")): layer for layer in layers}
     for name, parameter in model.named_parameters():
@@ -101,15 +99,13 @@ def merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
             yield name.replace(".base_layer", ""), merged.detach()
 
 
-def _lora_layers(model: Any) -> list[Any]:
-    from peft.tuners.lora import LoraLayer
-
-    return [module for module in model.modules() if isinstance(module, LoraLayer)]
+def _call(policy: PolicyModel, method: str, *given: Any) -> Any:
+    return getattr(policy, method)(*given)  # looked up now: sharding replaces it
 
 
 def without_adapters(policy: PolicyModel) -> PolicyModel:
     """The reference of a policy with adapters: the same model with them switched off. It takes no memory."""
     reference, off = copy.copy(policy), adapters_off(policy.model)
     for name in ("token_log_probs", "scored"):
-        setattr(reference, name, off(getattr(policy, name)))
+        setattr(reference, name, off(partial(_call, policy, name)))
     return reference

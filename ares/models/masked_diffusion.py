@@ -36,7 +36,7 @@ class MaskedLanguageModel(PolicyModel):
 
     def __init__(self, model: Any, compute_dtype: torch.dtype, mask_id: int, estimate: str = "published") -> None:
         super().__init__(model, compute_dtype)
-        self.whole, self.notes = model, []
+        self.notes = []
         self.mask_id = mask_id
         self.masked_passes, self.passes = MASK_ESTIMATES[estimate]
 

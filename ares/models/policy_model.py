@@ -5,8 +5,7 @@ Not covered: the families (the modules beside this one), their table (ares/model
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -19,27 +18,25 @@ Pass = Any
 """A micro-batch as a model takes it: tensors by name and, for vision-language models, pictures."""
 
 
-@dataclass
-class TokenLogProbs:
+class TokenLogProbs(NamedTuple):
     """Log-prob and entropy of every response token, row after row: [N] each."""
 
     log_probs: Tensor
     entropies: Tensor
 
 
-class PolicyModel(ABC):
+class PolicyModel(nn.Module, ABC):
     """A model that is trained, or `frozen` to be a reference: float32 weights, computing in `compute_dtype`."""
 
     model: Any
     """The transformers model."""
-    whole: nn.Module
-    """The module whose weights are spread over ranks (learner.sharded)."""
     packs: bool
     """Whether rows may be packed into one sequence."""
     notes: list[str]
     """What a user should know of how the model is computed, said at the start."""
 
     def __init__(self, model: Any, compute_dtype: torch.dtype) -> None:
+        super().__init__()
         self.model, self.compute_dtype = model, compute_dtype
         self.decoder, self.head = model.get_decoder(), model.get_output_embeddings()
 

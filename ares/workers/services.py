@@ -62,11 +62,6 @@ class LearnerService:
         """The policy's weights, or their average, as arrays in main memory. Sharded, all ranks must call."""
         return {name: tensor.numpy() for name, tensor in self.learner.weights(averaged).items()}
 
-    def contribute(self, averaged: bool) -> None:
-        """Take part when the first rank gathers sharded weights."""
-        if self.config.learner.sharded:
-            self.learner.contribute(averaged)
-
     def save(self, target: str) -> Ref | None:
         """Write a checkpoint; the other ranks only add their parts where weights are sharded."""
         if self.rank:

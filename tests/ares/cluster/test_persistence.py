@@ -15,7 +15,7 @@ from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError, Ray
 from ares.cluster.actors import EngineActor
 from ares.cluster.cluster import ATTEMPTS, Cluster
 from ares.cluster.failures import WorkerError
-from ares.cluster.groups import ActorHung, EngineGroup, Patience, _all
+from ares.cluster.groups import ActorHung, Patience, _all
 from ares.store.store import RunStore
 from tests.ares.builders import config
 
@@ -213,22 +213,15 @@ def sharing_a_gpu(cluster: Cluster) -> list[str]:
     async def done() -> None:
         await asyncio.sleep(0.02)
 
-    async def row() -> pd.DataFrame:
-        return pd.DataFrame({"token_ids": [0]})
-
     async def rows() -> Any:
-        yield row()
+        yield asyncio.sleep(0, pd.DataFrame({"token_ids": [0]}))
 
-    ready = SimpleNamespace(remote=lambda: None)
-    actor = SimpleNamespace(
-        _actor_id=SimpleNamespace(hex=lambda: "engine"), __ray_ready__=ready, load_weights=recorded("load", done),
-        sleep=recorded("sleep", done), generate=recorded("generate", rows),
-    )  # fmt: skip
-    engine: Any = EngineGroup([actor], cluster._patience)
-    engine._ready = []
-    cluster._placement, cluster._engine = object(), engine
-    learner: Any = SimpleNamespace(weights=lambda: None)
-    cluster._learner, cluster._learner_version = learner, 1
+    engine, learner = cluster._engine, SimpleNamespace(weights=lambda: None)
+    engine._starting = {}
+    vars(engine.actors[0]).update(
+        load_weights=recorded("load", done), sleep=recorded("sleep", done), generate=recorded("generate", rows)
+    )
+    cluster._placement, cluster._learner, cluster._learner_version = object(), learner, 1
     return called
 
 

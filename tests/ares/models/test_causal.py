@@ -21,7 +21,7 @@ from transformers import (
 
 from ares.config.run import ModelConfig
 from ares.engines import Request, SamplingSettings, TransformersEngine
-from ares.models.causal import Critic, Decode, LanguageModel, ModelError, prepare_packing
+from ares.models.causal import Critic, LanguageModel, ModelError, PackedDecoder
 from ares.models.packed_attention import can_regroup
 from ares.models.packing import Layout
 from ares.models.weights import stored_tensors
@@ -218,32 +218,34 @@ def test_a_model_that_carries_a_state_along_a_line_gets_one_row_a_line(policy: L
     assert not can_regroup(mixed)
 
 
-def test_a_model_whose_attention_takes_no_notice_of_rows_is_noticed(policy: LanguageModel) -> None:
-    def one_line(ids: torch.Tensor, laid: Layout, batch: Any = None) -> torch.Tensor:
-        return policy.decoder(input_ids=ids, position_ids=laid.position_ids(), use_cache=False).last_hidden_state
+class WithoutRows(LanguageModel):
+    def decode(self, ids: torch.Tensor, laid: Layout, batch: Any = None) -> torch.Tensor:
+        return self.decoder(input_ids=ids, position_ids=laid.position_ids(), use_cache=False).last_hidden_state
 
-    packs, notes = prepare_packing(policy.decoder, one_line, 64)
-    assert not packs
-    (note,) = notes
+
+def test_a_model_whose_attention_takes_no_notice_of_rows_is_noticed() -> None:
+    unaware = WithoutRows.load(ModelConfig(path=str(MODEL)), CPU)
+    assert not unaware.packs
+    (note,) = unaware.notes
     assert re.fullmatch(r"Qwen2Model: rows are padded .* off by \d+(\.\d+)? % \(allowed: 0.1 %\); .*", note)
 
 
-def decode_with_rounding(rounding: float) -> Decode:
-    """Hidden states as of a published model: one channel of 55.7 beside small ones, off by `rounding` where rows are
-    packed."""
-
-    def decode(ids: torch.Tensor, laid: Layout, batch: Any = None) -> torch.Tensor:
-        hidden = 0.01 * ids[..., None] * torch.linspace(-1, 1, 576)
-        hidden[..., 7] = 55.7
-        return hidden + (rounding if laid.blocks else 0.0)
-
-    return decode
-
-
-def test_rounding_of_a_published_model_does_not_switch_packing_off(policy: LanguageModel) -> None:
+@pytest.mark.parametrize(("rounding", "packs"), [(2e-3, True), (0.1, False)])
+def test_rounding_of_a_published_model_does_not_switch_packing_off(
+    rounding: float, packs: bool, policy: LanguageModel
+) -> None:
     """SmolLM2-135M's packed states differ by 3e-3 in a few channels of 576: its updates took 36 instead of 15.5 s."""
-    assert prepare_packing(policy.decoder, decode_with_rounding(2e-3), 64) == (True, [])
-    assert prepare_packing(policy.decoder, decode_with_rounding(0.1), 64)[0] is False
+
+    class Published(PackedDecoder):
+        decoder = policy.decoder
+
+        def decode(self, ids: torch.Tensor, laid: Layout, batch: Any = None) -> torch.Tensor:
+            hidden = 0.01 * ids[..., None] * torch.linspace(-1, 1, 576)
+            hidden[..., 7] = 55.7  # beside small ones
+            return hidden + (rounding if laid.blocks else 0.0)
+
+    published = Published()
+    assert (published.prepare_packing() == []) == published.packs == packs
 
 
 def test_the_gradient_of_a_shared_prompt_is_the_sum_over_its_rows(policy: LanguageModel) -> None:
