@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from ares.engines.engine import Request
 from ares.engines.responses import response_texts, silent_tokens
 
 
@@ -20,18 +21,15 @@ def until_stop(text: str, stops: Sequence[str]) -> str:
 
 
 class StopStrings:
-    """The stop strings of a call's requests. begun: the tokens that their responses had before it."""
+    """The stop strings of a call's requests."""
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, stops: Sequence[tuple[str, ...]], begun: Sequence[list[int]]
-    ) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, requests: Sequence[Request]) -> None:
         self._tokenizer = tokenizer
-        self._stops = stops
-        self._begun = begun
+        self._stops = [request.stops for request in requests]
+        self._begun = [each.prompt_token_ids[len(each.prompt_token_ids) - each.begun :] for each in requests]
         # A token decodes to a byte at least; one token more, since decoders drop a leading space.
-        self._window = 1 + max(len(stop.encode()) for each in stops for stop in each)
+        self._window = 1 + max(len(stop.encode()) for stops in self._stops for stop in stops)
         self._silent, _ = silent_tokens(tokenizer)
-        self._last_begun = [tokens[-self._window :] for tokens in begun]
 
     def reached(self, rows: Tensor, tokens: Tensor, place: int, going: Tensor) -> Tensor:
         """Which of the rows [R] that are going reached a stop string with the token at `place`: bool [R].
@@ -41,7 +39,8 @@ class StopStrings:
         looked_at = going.nonzero()[:, 0].tolist()
         of_call = rows[going].tolist()
         latest = tokens[rows[going], max(0, place + 1 - self._window) : place + 1].tolist()
-        ends = [[*self._last_begun[row], *ids][-self._window :] for row, ids in zip(of_call, latest, strict=True)]
+        before = [self._begun[row][-self._window :] for row in of_call]
+        ends = [[*begun, *ids][-self._window :] for begun, ids in zip(before, latest, strict=True)]
         near = [
             self._has_stop(row, text) or not self._silent.isdisjoint(ids)
             for row, text, ids in zip(of_call, response_texts(self._tokenizer, ends), ends, strict=True)

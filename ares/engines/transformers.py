@@ -29,10 +29,9 @@ class TransformersEngine(ModelEngine):
     ) -> None:  # fmt: skip
         """tokenizer: for requests with stop strings. data: how the images and videos of a vision-language model are
         read."""
-        self.model = empty_model(model, device)
-        decoder = self.model.get_decoder()
-        if can_regroup(decoder):
-            regroup(decoder)
+        self.model = made = empty_model(model, device)
+        if can_regroup(made.get_decoder()):
+            regroup(made.get_decoder())
         self.device = torch.device(device)
         self.end_ids = torch.tensor(sorted(end_ids), device=self.device)
         self.pad_id = pad_id
@@ -55,7 +54,10 @@ class TransformersEngine(ModelEngine):
         ids, mask = self.padded([request.prompt_token_ids for request in prompts])
         seeds, begun = torch.tensor([(request.seed, request.begun) for request in requests], device=self.device).T
         responses = _Responses(batch, settings.max_tokens, self.end_ids, self.pad_id)
-        stops = self._stop_strings(requests)
+        stops = None
+        if any(request.stops for request in requests):
+            assert self.tokenizer is not None, "stop strings are looked for in text"
+            stops = StopStrings(self.tokenizer, requests)
         rows = torch.arange(batch, device=self.device)  # rows of the call that are still in the model's batch
         going = torch.ones_like(rows, dtype=torch.bool)
         inputs = self._prompt_inputs(prompts, ids, mask)
@@ -90,13 +92,6 @@ class TransformersEngine(ModelEngine):
             embedded = self.vision.embed(ids, pictures, list(range(len(ids))))
             return {"inputs_embeds": embedded, "position_ids": self.vision.padded_positions(ids, mask, pictures)}
         return {"input_ids": ids, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
-
-    def _stop_strings(self, requests: list[Request]) -> StopStrings | None:
-        if not any(request.stops for request in requests):
-            return None
-        assert self.tokenizer is not None, "stop strings are looked for in text"
-        begun = [request.prompt_token_ids[len(request.prompt_token_ids) - request.begun :] for request in requests]
-        return StopStrings(self.tokenizer, [request.stops for request in requests], begun)
 
     def _distinct_prompts(self, requests: list[Request]) -> tuple[list[Request], Tensor]:
         """One request for each distinct prompt and its media, and for each request [B] the index of its prompt."""

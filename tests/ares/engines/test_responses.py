@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AddedToken, PreTrainedTokenizerBase
 
-from ares.engines import SamplingSettings, opened_texts, response_texts
+from ares.engines import Request, SamplingSettings, opened_texts, response_texts
 from ares.engines.stop_strings import StopStrings
 from ares.workers.services import EngineService
 from tests.ares.builders import tokenizer
@@ -37,7 +37,7 @@ def test_tags_of_thoughts_and_calls_are_text_although_they_are_special_tokens(sp
     service: Any = SimpleNamespace(tokenizer=own, engine=engine, config=None)
     [rows] = EngineService.generate(service, [], SamplingSettings(1.0, 1.0, 9))
     assert rows["response"].tolist() == response_texts(own, [ids]) == [expected]
-    stops = StopStrings(own, [("</tool_call>",)], [[]])
+    stops = StopStrings(own, [Request([], 0, stops=("</tool_call>",))])
     reached = [stops.reached(torch.tensor([0]), torch.tensor([ids]), place, torch.tensor([True])).item()
                for place in range(len(ids))]  # fmt: skip
     assert reached.index(True) == ids.index(own.convert_tokens_to_ids("</tool_call>"))

@@ -182,7 +182,7 @@ def test_special_tokens_inside_a_stop_string_do_not_hide_it(special: str) -> Non
     own = copy.deepcopy(tokenizer())
     own._tokenizer.add_special_tokens([AddedToken("<file_sep>")])
     row = torch.tensor([own(f"1{special * 4}2", add_special_tokens=False)["input_ids"]])
-    stops = StopStrings(own, [("12",)], [[]])
+    stops = StopStrings(own, [Request([], 0, stops=("12",))])
     reached = [stops.reached(torch.tensor([0]), row, place, torch.tensor([True])).item() for place in range(6)]
     assert reached == [False] * 5 + [True]
 
