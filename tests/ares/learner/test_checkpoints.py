@@ -132,11 +132,3 @@ def test_tensors_in_shards_are_read_one_at_a_time(tmp_path: Path, monkeypatch: p
     assert equal(weights(resumed), weights(straight))
     moments = [checkpoints.optimizer_tensors(each.optimizer, each.policy.model) for each in (resumed, straight)]
     assert equal(*moments)
-
-
-def test_a_learner_that_has_saved_holds_nothing_that_an_engine_may_need(tmp_path: Path) -> None:
-    trained = learner()
-    weight = next(trained.policy.model.parameters())
-    weight.grad = torch.ones_like(weight)
-    trained.save(tmp_path)
-    assert weight.grad is None

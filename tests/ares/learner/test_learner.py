@@ -313,9 +313,13 @@ def test_gradients_are_scaled_down_to_the_norm_and_told_as_they_were(monkeypatch
     assert float(norm) == pytest.approx(0.01, rel=1e-3)
 
 
-def test_after_an_update_no_gradient_takes_memory() -> None:
+def test_after_an_update_and_a_checkpoint_no_gradient_takes_memory(tmp_path: Path) -> None:
     trained = learner()
     trained.update(shaped(trained, sampled()))
+    assert gradients(trained) == []
+    weight = next(trained.policy.model.parameters())
+    weight.grad = torch.ones_like(weight)
+    trained.save(tmp_path)
     assert gradients(trained) == []
 
 

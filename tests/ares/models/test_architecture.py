@@ -2,7 +2,6 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -10,7 +9,7 @@ from transformers import AutoModelForCausalLM
 
 import ares.models.architecture as architecture
 from ares.models import checked_model
-from ares.models.architecture import ModelError, check_architecture
+from ares.models.architecture import ModelError
 from ares.models.causal import Critic, LanguageModel
 from ares.runs.run import Run
 from tests.ares.builders import MODEL, config
@@ -50,6 +49,8 @@ def test_a_soft_cap_is_refused_by_name(caps: dict[str, float | None], named: str
     for load in (LanguageModel.load, Critic):
         with pytest.raises(ModelError, match=f"gemma2 caps its logits .{named}"):
             load(settings(folder), CPU)
+    uncapped = build(GEMMA_2, tmp_path, final_logit_softcapping=None, attn_logit_softcapping=None)
+    assert LanguageModel.load(settings(uncapped), CPU).packs
 
 
 def test_a_cap_that_no_setting_names_shows_in_large_logits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,93 +68,54 @@ def test_logits_of_an_unknown_scale_are_refused(name: str, tmp_path: Path, monke
         LanguageModel.load(settings(folder), CPU)
 
 
-def test_without_caps_the_same_architecture_is_taken(tmp_path: Path) -> None:
-    caps = {"final_logit_softcapping": None, "attn_logit_softcapping": None}
-    assert LanguageModel.load(settings(build(GEMMA_2, tmp_path, **caps)), CPU).packs
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"), [("Phi-3 with longrope", "longrope"), ("Llama with dynamic rope", "dynamic")]
-)
-def test_a_rope_of_the_longest_row_is_refused_beyond_its_window(name: str, kind: str, tmp_path: Path) -> None:
-    model = f"model.path={build(CAUSAL[name], tmp_path / 'model')}"
-    check_architecture(config(model, "data.max_prompt_length=1024", "rollout.max_response_length=1024"))
-    beyond = config(model, "data.max_prompt_length=1025", "rollout.max_response_length=1024")
-    with pytest.raises(ModelError, match=rf"beyond 2048 tokens .*{kind}.*come to 2049: stay within 2048"):
-        check_architecture(beyond)
-    with pytest.raises(ModelError, match="beyond 2048 tokens"):
-        Run.check(beyond, "run", tmp_path)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(("family", "settings"), [
-    ("gpt2", {"n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 4}),
-    ("opt", {"max_position_embeddings": 64, "word_embed_proj_dim": 64, "ffn_dim": 128}),
-])  # fmt: skip
-def test_more_tokens_than_learned_positions_are_refused(family: str, settings: dict[str, Any], tmp_path: Path) -> None:
-    """They ended the bootstrap, or a later step with a longer response, with an IndexError."""
-    model = f"model.path={build(Family(family, settings | {'max_position_embeddings': 64}), tmp_path)}"
-    checked_model(config(model, "data.max_prompt_length=32", "rollout.max_response_length=32"))
-    with pytest.raises(ModelError, match=r"learned 64 positions, and .* come to 65: stay within 64"):
-        checked_model(config(model, "data.max_prompt_length=32", "rollout.max_response_length=33"))
-
-
-def test_a_router_that_draws_at_random_is_refused_before_anything_is_sampled(tmp_path: Path) -> None:
-    model = f"model.path={build(CAUSAL['Phi-MoE with a window'], tmp_path / 'model')}"
-    with pytest.raises(ModelError, match="phimoe trains with a router that draws its experts at random"):
-        Run.check(config(model), "run", tmp_path)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.01])
-def test_a_router_with_noise_is_refused_where_layers_work_as_in_training(noise: float, tmp_path: Path) -> None:
-    mixtral = Family("mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2, "router_jitter_noise": noise})
-    model = f"model.path={build(mixtral, tmp_path)}"
-    check_architecture(config(model))
-    checkpointed = config(model, "model.gradient_checkpointing=true")
-    if noise:
-        with pytest.raises(ModelError, match=r"router adds noise \(router_jitter_noise=0.01\)"):
-            check_architecture(checkpointed)
-    else:
-        check_architecture(checkpointed)
-
-
-def test_a_model_that_cannot_recompute_activations_is_refused_where_that_is_asked_for(tmp_path: Path) -> None:
-    """It ended in a traceback after the bootstrap."""
-    model = f"model.path={build(Family('ctrl', {'n_embd': 64, 'n_layer': 1, 'n_head': 4, 'dff': 64}), tmp_path)}"
-    checked_model(config(model))
-    with pytest.raises(ModelError, match=r"CTRLLMHeadModel cannot .*: set model.gradient_checkpointing=false"):
-        checked_model(config(model, "model.gradient_checkpointing=true"))
-
-
-@pytest.mark.parametrize("name", ["GLM-4-MoE", "Qwen3-MoE", "Qwen2-MoE with a window"])
-def test_experts_are_refused_with_vllm(name: str, tmp_path: Path) -> None:
-    model = f"model.path={build(CAUSAL[name], tmp_path)}"
-    checked_model(config(model))
-    with pytest.raises(ModelError, match=r"is a mixture of experts.*use rollout.engine=transformers"):
-        checked_model(config(model, "rollout.engine=vllm"))
-
-
 MAMBA = Family("mamba", {"state_size": 4})
 BART = {"d_model": 64, "decoder_layers": 1, "decoder_attention_heads": 4, "decoder_ffn_dim": 64, "encoder_layers": 1,
         "encoder_ffn_dim": 64}  # fmt: skip
+SMALL_GPT2 = {"n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 4, "max_position_embeddings": 64}
+SMALL_OPT = {"max_position_embeddings": 64, "word_embed_proj_dim": 64, "ffn_dim": 128}
+MIXTRAL = {"num_local_experts": 4, "num_experts_per_tok": 2}
+OF_2048, OF_2049 = ([f"data.max_prompt_length={n}", "rollout.max_response_length=1024"] for n in (1024, 1025))
+OF_64, OF_65 = (["data.max_prompt_length=32", f"rollout.max_response_length={n}"] for n in (32, 33))
+VLLM, RECOMPUTING = ["rollout.engine=vllm"], ["model.gradient_checkpointing=true"]
 
 
-@pytest.mark.parametrize(("family", "ignored"), [
-    (MAMBA, "past_key_values and position_ids"), (Family("bart", BART), "position_ids"),
-    (Family("bloom"), None), (Family("whisper", BART), None),
+@pytest.mark.parametrize(("family", "fine", "wrong", "told"), [
+    (CAUSAL["Phi-3 with longrope"], OF_2048, OF_2049, "beyond 2048 tokens .*longrope.*come to 2049: stay within 2048"),
+    (CAUSAL["Llama with dynamic rope"], OF_2048, OF_2049, "beyond 2048 tokens .*dynamic.*to 2049: stay within 2048"),
+    # These ended the bootstrap, or a later step with a longer response, with an IndexError.
+    (Family("gpt2", SMALL_GPT2), OF_64, OF_65, "learned 64 positions, and .* come to 65: stay within 64"),
+    (Family("opt", SMALL_OPT), OF_64, OF_65, "learned 64 positions, and .* come to 65: stay within 64"),
+    (CAUSAL["Phi-MoE with a window"], None, [], "phimoe trains with a router that draws its experts at random"),
+    (Family("mixtral", MIXTRAL | {"router_jitter_noise": 0.0}), RECOMPUTING, None, ""),
+    (Family("mixtral", MIXTRAL | {"router_jitter_noise": 0.01}), [], RECOMPUTING,
+     r"router adds noise \(router_jitter_noise=0.01\)"),
+    # It ended in a traceback after the bootstrap.
+    (Family("ctrl", {"n_embd": 64, "n_layer": 1, "n_head": 4, "dff": 64}), [], RECOMPUTING,
+     "CTRLLMHeadModel cannot .*: set model.gradient_checkpointing=false"),
+    *((CAUSAL[name], [], VLLM, "is a mixture of experts.*use rollout.engine=transformers")
+      for name in ("GLM-4-MoE", "Qwen3-MoE", "Qwen2-MoE with a window")),
+    # `ares serve` drew each token from a model that had seen one token, or had its prompt shifted by padding.
+    (MAMBA, VLLM, [], "ForCausalLM ignores past_key_values and position_ids, so that rollout.engine=transformers"),
+    (Family("bart", BART), VLLM, [], "ForCausalLM ignores position_ids, so that rollout.engine=transformers"),
+    (Family("bloom"), [], None, ""),
+    (Family("whisper", BART), [], None, ""),
+    (CAUSAL["Llama"], ["rollout.max_response_length=4000"], None, ""),  # an ordinary rope has no such bound
 ])  # fmt: skip
-def test_a_model_that_ignores_the_cache_or_positions_is_not_sampled_with_it(
-    family: Family, ignored: str | None, tmp_path: Path
-) -> None:
-    """`ares serve` drew each token from a model that had seen one token, or had its prompt shifted by padding."""
-    model = f"model.path={build(family, tmp_path)}"
-    checked_model(config(model, "rollout.engine=vllm"))
-    if ignored is None:
-        checked_model(config(model))
-    else:
-        with pytest.raises(ModelError, match=f"ForCausalLM ignores {ignored}, so that rollout.engine=transformers"):
-            checked_model(config(model))
+def test_what_would_be_computed_wrongly_is_refused_before_anything_is_sampled(
+    family: Family, fine: list[str] | None, wrong: list[str] | None, told: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """fine, wrong: settings with which a model is taken, and refused; None: there are none."""
+    monkeypatch.setattr("ares.runs.run.check_engine", lambda config: "vllm")
+    model = f"model.path={build(family, tmp_path / 'model')}"
+    if fine is not None:
+        checked_model(config(model, *fine))
+    if wrong is not None:
+        with pytest.raises(ModelError, match=told):
+            checked_model(config(model, *wrong))
+        with pytest.raises(ModelError, match=told):
+            Run.check(config(model, *wrong), "run", tmp_path)
+        assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("family", "settings"), [
@@ -169,7 +131,3 @@ def test_a_model_that_is_not_sampled_is_refused_for_nothing_that_only_sampling_n
         shutil.copy(MODEL / file, folder)
     (folder / "chats.jsonl").write_text(2 * '{"prompt": "1+1=", "answer": "2"}\n')
     Run.check(config(*(setting.format(folder) for setting in settings)), "run", tmp_path)
-
-
-def test_an_ordinary_rope_has_no_such_bound() -> None:
-    check_architecture(config(f"model.path={MODEL}", "rollout.max_response_length=100000"))

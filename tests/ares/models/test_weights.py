@@ -98,21 +98,15 @@ def test_other_kinds_of_models_are_looked_at_alike(family: str, tmp_path: Path) 
         FAMILIES[kind].load(model, CPU, vision_builders.data())
 
 
-def test_no_weight_is_read(tmp_path: Path) -> None:
+def test_no_weight_is_read_and_a_truncated_file_is_named(tmp_path: Path) -> None:
     folder = build(CAUSAL["Llama"], tmp_path)
     file = folder / "model.safetensors"
-    header = 8 + int.from_bytes(file.read_bytes()[:8], "little")
-    size = file.stat().st_size
+    header, whole = 8 + int.from_bytes(file.read_bytes()[:8], "little"), file.stat().st_size
     with file.open("r+b") as handle:  # a file with holes where the numbers were
         handle.truncate(header)
-        handle.truncate(size)
+        handle.truncate(whole)
     check_weight_files(settings(folder))
-
-
-def test_a_truncated_file_is_named(tmp_path: Path) -> None:
-    folder = build(CAUSAL["Llama"], tmp_path)
-    file = folder / "model.safetensors"
-    for size in (file.stat().st_size - 100, 50, 0):
+    for size in (whole - 100, 50, 0):
         with file.open("r+b") as handle:
             handle.truncate(size)
         with pytest.raises(ModelError, match=r"weight files \(model.safetensors\) are incomplete or damaged: "):
@@ -159,16 +153,13 @@ def test_legacy_files_are_looked_at_alike(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_weights_that_are_no_numbers_are_noticed_where_they_are_read(bad: float, tmp_path: Path) -> None:
-    folder = rewritten(build(CAUSAL["Llama"], tmp_path), lambda tensors: tensors[ENTRY][3, 5:7].fill_(bad))
+    large = rewritten(build(CAUSAL["Llama"], tmp_path), lambda tensors: tensors[ENTRY].fill_(3e38))
+    check_finite(AutoModelForCausalLM.from_pretrained(large), str(large))  # finite, though their sum is not
+    folder = rewritten(large, lambda tensors: tensors[ENTRY][3, 5:7].fill_(bad))
     check_weight_files(settings(folder))
     for load in (LanguageModel.load, Critic):
         with pytest.raises(ModelError, match=rf"2 of 8192 numbers of .*{ENTRY.removeprefix('model.')} are NaN or inf"):
             load(settings(folder), CPU)
-
-
-def test_large_finite_weights_are_taken(tmp_path: Path) -> None:
-    folder = rewritten(build(CAUSAL["Llama"], tmp_path), lambda tensors: tensors[ENTRY].fill_(3e38))
-    check_finite(AutoModelForCausalLM.from_pretrained(folder), str(folder))  # their sum is infinite
 
 
 def test_a_reward_model_is_no_causal_one(tmp_path: Path) -> None:
@@ -264,7 +255,7 @@ def test_targets_that_no_layer_has_the_name_of_are_refused_with_the_names_there_
         adapted_layers(check_weight_files(model), model)
 
 
-def test_a_vocabulary_that_the_tokenizer_exceeds_is_refused(tmp_path: Path) -> None:
+def test_a_vocabulary_that_tokenizer_or_end_tokens_exceed_is_refused(tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(MODEL)
     end = {tokenizer.eos_token_id}
     added = [number for number in tokenizer.added_tokens_decoder if number > 300]  # behind the tokens of text
@@ -275,14 +266,10 @@ def test_a_vocabulary_that_the_tokenizer_exceeds_is_refused(tmp_path: Path) -> N
     small = check_weight_files(settings(build(CAUSAL["Llama"], tmp_path, vocab_size=min(added) - 1)))
     with pytest.raises(ModelError, match=rf"embeddings for {min(added) - 1} \(vocab_size\)"):
         check_vocabulary(small, tokenizer, end, [], "here")
-
-
-def test_an_end_token_that_the_model_cannot_say_is_refused(tmp_path: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(MODEL)
-    model = check_weight_files(settings(build(CAUSAL["Llama"], tmp_path, vocab_size=len(tokenizer))))
-    check_vocabulary(model, tokenizer, {1, len(tokenizer) - 1}, [], "here")
+    whole = check_weight_files(settings(build(CAUSAL["Llama"], tmp_path, vocab_size=len(tokenizer))))
+    check_vocabulary(whole, tokenizer, {1, len(tokenizer) - 1}, [], "here")
     with pytest.raises(ModelError, match=rf"end token {len(tokenizer)} is none of the {len(tokenizer)} tokens"):
-        check_vocabulary(model, tokenizer, {1, len(tokenizer)}, [], "here")
+        check_vocabulary(whole, tokenizer, {1, len(tokenizer)}, [], "here")
 
 
 def test_a_run_notices_before_anything_is_written(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-from transformers import PretrainedConfig
+from .masked_model import MaskedModelConfig  # type: ignore[import-untyped]  # beside its weights
 
 
-class RemoteConfig(PretrainedConfig):
+class RemoteConfig(MaskedModelConfig):
     model_type = "remote_diffusion"
