@@ -9,8 +9,9 @@ import torch
 
 from ares.config.rollout import DiffusionConfig
 from ares.engines.diffusion import DiffusionEngine
-from ares.engines.engine import Completion, SamplingSettings
+from ares.engines.engine import SamplingSettings
 from ares.models.masked_diffusion import MaskedLanguageModel
+from tests.ares.engines.test_transformers_engine import same
 from tests.ares.masked_builders import config, remote_directory, requests, settings, tokenizer
 
 PLACES = 10
@@ -34,15 +35,6 @@ def test_without_a_padding_token_no_token_of_text_ends_a_response() -> None:
     words.pad_token = None
     assert words.pad_token_id is None
     assert DiffusionEngine.create(None, config("reward.kind=math"), words).end_ids.tolist() == [words.eos_token_id]
-
-
-def same(one: list[Completion], other: list[Completion]) -> bool:
-    return all(
-        np.array_equal(a.canvas, b.canvas)
-        and np.array_equal(a.log_probs, b.log_probs)
-        and np.array_equal(a.entropies, b.entropies)
-        for a, b in zip(one, other, strict=True)
-    )
 
 
 def test_two_equal_calls_are_bit_identical_and_the_global_generator_is_left_alone() -> None:

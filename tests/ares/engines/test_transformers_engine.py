@@ -12,7 +12,7 @@ from transformers import AddedToken, DynamicCache
 import ares.engines.transformers as transformers_engine
 from ares.config import ModelConfig
 from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids, view_as_tensors
-from ares.engines.stop_strings import StopStrings
+from ares.engines.stop_strings import StopStrings, until_stop
 from ares.engines.transformers import TransformersEngine
 from ares.models import ModelError
 from ares.models.transformers_internals import ROOM, GrowingLayer
@@ -28,12 +28,9 @@ def reference() -> TransformersEngine:
 
 def same(one: list[Completion], other: list[Completion]) -> bool:
     """Equal to the last bit."""
-    return all(
-        np.array_equal(a.token_ids, b.token_ids)
-        and np.array_equal(a.log_probs, b.log_probs)
-        and a.finish_reason == b.finish_reason
-        for a, b in zip(one, other, strict=True)
-    )
+    columns = "token_ids", "log_probs", "finish_reason", "entropies", "canvas"
+    pairs = list(zip(one, other, strict=True))
+    return all(np.array_equal(getattr(a, column), getattr(b, column)) for a, b in pairs for column in columns)
 
 
 def tokens(completions: list[Completion]) -> list[list[int]]:
@@ -163,7 +160,7 @@ def test_a_response_ends_with_the_token_that_completes_a_stop_string(reference: 
             tokenizer().decode(ids.tolist(), skip_special_tokens=True)
             for ids in (answer.token_ids, answer.token_ids[:-1])
         )
-        assert cut(seen, stops) == cut(text, stops)
+        assert until_stop(seen, stops) == until_stop(text, stops)
         if any(stop in text for stop in stops):
             ended += 1
             assert any(stop in seen for stop in stops)
@@ -249,11 +246,6 @@ def test_a_stop_string_that_began_in_another_call_ends_a_response(reference: Tra
             assert rest.token_ids.tolist() == answer.token_ids[-left:].tolist()
             assert rest.finish_reason == "stop"
             assert "ed{" not in tokenizer().decode(rest.token_ids[-1:].tolist())
-
-
-def cut(text: str, stops: tuple[str, ...]) -> str:
-    ends = [text.find(stop) for stop in stops if stop in text]
-    return text[: min(ends, default=None)]
 
 
 def test_new_weights_change_the_answers_and_the_version(reference: TransformersEngine) -> None:

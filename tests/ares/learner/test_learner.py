@@ -1,5 +1,6 @@
 """Experience, and the update: what it computes, whatever the micro-batches."""
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from safetensors.torch import load_file, save_file
 
 from algorithms.groups import SECOND_TURN_SLOT
 from algorithms.protocol import DataProto
+from ares.config import KL_CONTROLLERS
+from ares.learner.learner import Learner
 from ares.step.collate import as_sampled
 from ares.step.shape import shape
 from ares.step.state import RunState
@@ -350,3 +353,91 @@ def test_a_batch_with_nothing_to_learn_from_changes_nothing_and_is_counted() -> 
     result = trained.update(batch)
     assert result.metrics["actor/skipped_updates"] == 1
     assert equal(before, weights(trained))
+
+
+# ---- the β controller in the loss ------------------------------------------------------------------------------------
+
+BETA = ("algorithm.kl={kind: bucket_beta, beta_interval: 1, target: 0.05, penalty: low_var_kl}",)
+
+
+def with_kl(of: Learner, distance: float) -> DataProto:
+    batch = shaped(of, sampled())
+    batch.batch["ref_log_probs"] -= distance * batch.tensor("response_mask")
+    return batch
+
+
+def test_the_beta_controller_moves_with_the_kl_of_each_bucket() -> None:
+    trained = learner(*BETA)
+    batch = with_kl(trained, 1.0)
+    before = KL_CONTROLLERS.make(trained.config.algorithm.kl).state_dict()
+    updated = trained.update(batch, before)
+    after = updated.beta
+    assert after is not None
+    shown = set(batch.non_tensor_batch["difficulty"])
+    assert shown == {"medium", "hard"}
+    for bucket in ("easy", "medium", "hard"):
+        assert (after["betas"][bucket] > before["betas"][bucket]) == (bucket in shown)
+    # k3 of a log-ratio of −1 is e − 2: exact, as the policy has not moved.
+    assert after["kl_ema"] == pytest.approx(dict.fromkeys(shown, math.exp(-1.0)), rel=1e-3)
+    assert before["updates"] == 0
+    assert after["updates"] == 1
+    # The metrics of a step have β as the step left it.
+    assert {b: updated.metrics[f"bucket/{b}/beta"] for b in after["betas"]} == after["betas"]
+
+
+def test_the_beta_scales_the_kl_loss() -> None:
+    losses = {}
+    for factor in (1.0, 3.0):
+        trained = learner(*BETA)
+        state = KL_CONTROLLERS.make(trained.config.algorithm.kl).state_dict()
+        state["betas"] = dict.fromkeys(state["betas"], factor)
+        losses[factor] = trained.update(with_kl(trained, 1.0), state).metrics["actor/kl_loss"]
+    assert losses[3.0] == pytest.approx(3 * losses[1.0], rel=1e-5)
+
+
+def test_a_skipped_update_does_not_move_the_beta_controller() -> None:
+    trained = learner(*BETA)
+    batch = with_kl(trained, 1.0)
+    batch.batch["advantages"][0, 0] = math.nan
+    before = KL_CONTROLLERS.make(trained.config.algorithm.kl).state_dict()
+    assert trained.update(batch, before).beta == before
+
+
+# ---- losses and gradients that are not finite ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [("advantages", math.nan), ("advantages", math.inf), ("kl_coefs", math.inf), ("old_log_probs", math.nan),
+     ("returns", math.nan)],
+)  # fmt: skip
+def test_a_value_that_is_not_finite_skips_the_update_and_is_counted(name: str, bad: float) -> None:
+    trained = learner("algorithm.advantage.estimator=gae")
+    batch = shaped(trained, sampled())
+    before = weights(trained)
+    good = batch.tensor(name).clone()
+    batch.batch[name][2, 0] = bad
+    result = trained.update(batch)
+    assert finite(result)
+    assert result.metrics["actor/skipped_updates"] == 1
+    assert result.metrics["actor/optimizer_steps"] == 0
+    assert trained.version == 1
+    assert equal(before, weights(trained))
+    # It leaves nothing behind: the next update is what it would have been.
+    batch.batch[name] = good
+    trained.update(batch)
+    untouched = learner("algorithm.advantage.estimator=gae")
+    untouched.update(batch)
+    assert equal(weights(untouched), weights(trained))
+
+
+def test_only_the_optimiser_step_with_the_bad_value_is_skipped() -> None:
+    trained = learner("learner.global_batch_prompts=1")
+    batch = shaped(trained, sampled())
+    batch.batch["advantages"][5, 0] = math.nan
+    result = trained.update(batch)
+    assert result.metrics["actor/skipped_updates"] == 1
+    assert result.metrics["actor/optimizer_steps"] == 1
+    reference = learner("rollout.prompts=1", "learner.global_batch_prompts=1")
+    reference.update(batch[:4])
+    assert equal(weights(reference), weights(trained))
