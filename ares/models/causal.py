@@ -6,21 +6,20 @@ covered: models that change hidden states before the head or cap logits after it
 """
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from algorithms.exact_kl import exact_kl
 from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
-from ares.models.architecture import ModelError, logit_scale, training_settings
+from ares.models.architecture import ModelError, logit_scale
 from ares.models.packed_attention import can_regroup, narrow_windows, no_mask, regroup
 from ares.models.packing import Layout, RowSizes, layout
 from ares.models.policy_model import Pass, PolicyModel, TokenLogProbs
-from ares.models.weights import read_weights
+from ares.models.weights import read_policy
 
 PROBE_WINDOW = 3
 """Sliding window, in tokens, in the trial of packing: less than its rows have."""
@@ -113,29 +112,21 @@ class PackedDecoder:
 class LanguageModel(PackedDecoder, PolicyModel):
     """A transformers causal LM split into decoder and head."""
 
-    def __init__(self, model: Any, compute_dtype: torch.dtype) -> None:
-        super().__init__(model, compute_dtype)
+    def __init__(self, model: Any, config: ModelConfig, data: DataConfig | None = None) -> None:
+        super().__init__(model, config, data)
         self.logit_scale = 1.0
         self.notes = self.prepare_packing()
 
-    @classmethod
-    def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
-        """Read the weights as float32, to be trained; the model computes in config.dtype. Raises ModelError."""
-        return cls._prepared(AutoModelForCausalLM, config, device)
-
-    @classmethod
-    def _prepared(cls, kind: Any, config: ModelConfig, device: torch.device, *more: Any) -> Self:
-        model = read_policy(kind, config, device)
-        loaded = cls(model, getattr(torch, config.dtype), *more)
-        if not loaded.packs:
-            padded, alone = loaded.together_and_alone(pack=False)
+    def check(self, path: str) -> None:
+        """Raise ModelError where padding or a layer before or after the output head would make log-probs wrong."""
+        if not self.packs:
+            padded, alone = self.together_and_alone(pack=False)
             if not (padded - alone).norm() < 0.05 * alone.norm():
                 raise ModelError(
-                    f"{config.path}: padding behind a row changes its hidden states in {type(model).__name__}, so it "
+                    f"{path}: padding behind a row changes its hidden states in {type(self.model).__name__}, so it "
                     "is no causal model"
                 )
-        loaded.logit_scale = check_head(loaded.model, loaded.head, loaded.alone, config.path, use_cache=False)
-        return loaded
+        self.logit_scale = check_head(self.model, self.head, self.alone, path, use_cache=False)
 
     def token_log_probs(self, batch: Pass, temperature: float) -> TokenLogProbs:
         """Log-prob of each response token and entropy of its distribution (nats), at a temperature."""
@@ -164,7 +155,7 @@ class Critic(PackedDecoder, nn.Module):
 
     def __init__(self, config: ModelConfig, device: torch.device) -> None:
         super().__init__()
-        model = read_policy(AutoModelForCausalLM, config, device)
+        model = read_policy(config, device)
         self.decoder = model.get_decoder()
         self.head = nn.Linear(model.get_output_embeddings().weight.shape[1], 1, bias=False, device=device)
         nn.init.zeros_(self.head.weight)
@@ -224,22 +215,3 @@ def check_head(
 
 def _alike(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.allclose(one, other, atol=1e-3 * float(other.abs().max()), rtol=1e-3)
-
-
-def read_policy(kind: Any, config: ModelConfig, device: torch.device, decoder: type = PreTrainedModel) -> Any:
-    """A model of this Auto class, float32 and without dropout, on a device. decoder: what its decoder must be.
-
-    Raises ModelError, also where decoder and output head cannot be told apart.
-    """
-    model = read_weights(kind, training_settings(config), config)
-    for part, of_kind in (("get_decoder", decoder), ("get_output_embeddings", nn.Module)):
-        found = getattr(model, part, lambda: None)()
-        if found is model or not isinstance(found, of_kind):
-            raise ModelError(
-                f"{config.path}: {type(model).__name__}.{part}() does not tell decoder and output head apart"
-            )
-    model.to(device)
-    if config.gradient_checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
-    model.train(config.gradient_checkpointing)  # transformers recomputes in training mode only
-    return model

@@ -7,11 +7,10 @@ exact KL and a critic (the configuration refuses both), denoising (ares/engines/
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from transformers import AutoModel
+from torch import Tensor
 
 from algorithms.coupled_sampling import MASK_ESTIMATES, random_mask
 from algorithms.denoising import attention_both_ways
@@ -21,7 +20,7 @@ from algorithms.logprobs import logprobs_and_entropy
 from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
 from ares.models.architecture import ModelError
-from ares.models.causal import check_head, read_policy
+from ares.models.causal import check_head
 from ares.models.packing import RowSizes
 from ares.models.policy_model import Pass, PolicyModel, TokenLogProbs
 
@@ -34,20 +33,11 @@ class MaskedLanguageModel(PolicyModel):
 
     packs = False  # attention goes both ways, over padded rows
 
-    def __init__(self, model: Any, compute_dtype: torch.dtype, mask_id: int, estimate: str = "published") -> None:
-        super().__init__(model, compute_dtype)
+    def __init__(self, model: Any, config: ModelConfig, data: DataConfig | None = None) -> None:
+        super().__init__(model, config, data)
         self.notes = []
-        self.mask_id = mask_id
-        self.masked_passes, self.passes = MASK_ESTIMATES[estimate]
-
-    @classmethod
-    def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
-        """Read the weights as float32, to be trained; the model computes in config.dtype. Raises ModelError."""
-        model = read_policy(AutoModel, config, device, decoder=nn.Module)
-        mask_id = mask_token_id(model.config, config.path)
-        loaded = cls(model, getattr(torch, config.dtype), mask_id, config.mask_estimate)
-        loaded._check_shape(config.path)
-        return loaded
+        self.mask_id = mask_token_id(model.config, config.path)
+        self.masked_passes, self.passes = MASK_ESTIMATES[config.mask_estimate]
 
     def views(self, batch: DataProto, seed: int, step: int, iterations: int) -> list[DataProto]:
         """The batch under each iteration's masks."""
@@ -130,8 +120,8 @@ class MaskedLanguageModel(PolicyModel):
             ).last_hidden_state
         return hidden[:, -places - 1 : -1].reshape(versions, rows, places, -1)
 
-    def _check_shape(self, path: str) -> None:
-        """Raise ModelError for models whose log-probs would be silently wrong: transformed logits, causal attention."""
+    def check(self, path: str) -> None:
+        """Raise ModelError where logits are transformed or attention is causal."""
         check_head(self.model, self.head, lambda ids: self.decoder(input_ids=ids).last_hidden_state, path, scaled=False)
         ids = torch.arange(4, device=self.head.weight.device)[None]
         other = ids.clone()

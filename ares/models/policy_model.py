@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
 from ares.models.packing import RowSizes
+from ares.models.weights import read_policy
 
 Pass = Any
 """A micro-batch as a model takes it: tensors by name and, for vision-language models, pictures."""
@@ -35,15 +36,22 @@ class PolicyModel(nn.Module, ABC):
     notes: list[str]
     """What a user should know of how the model is computed, said at the start."""
 
-    def __init__(self, model: Any, compute_dtype: torch.dtype) -> None:
+    def __init__(self, model: Any, config: ModelConfig, data: DataConfig | None = None) -> None:
+        """data: how pictures are read."""
         super().__init__()
-        self.model, self.compute_dtype = model, compute_dtype
+        self.model, self.compute_dtype = model, getattr(torch, config.dtype)
         self.decoder, self.head = model.get_decoder(), model.get_output_embeddings()
 
     @classmethod
-    @abstractmethod
     def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
-        """Read the weights as float32; `data` says how pictures are read. Raises ModelError."""
+        """Read the weights as float32, to be trained; the model computes in config.dtype. Raises ModelError."""
+        loaded = cls(read_policy(config, device), config, data)
+        loaded.check(config.path)
+        return loaded
+
+    @abstractmethod
+    def check(self, path: str) -> None:
+        """Raise ModelError where log-probs would be silently wrong."""
 
     def frozen(self) -> Self:
         """Turned into a reference: never trained, its matrices in the type it computes in.

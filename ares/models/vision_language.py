@@ -7,11 +7,10 @@ covered: architectures that feed pictures into later layers too (Qwen3-VL), a cr
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForImageTextToText
 
 from algorithms.protocol import DataProto
 from ares.config import DataConfig, ModelConfig
@@ -103,18 +102,13 @@ class VisionInputs:
 class VisionLanguageModel(LanguageModel):
     """A transformers vision-language model: tower, decoder and head."""
 
-    def __init__(self, model: Any, compute_dtype: torch.dtype, reader: MediaReader) -> None:
-        self.inputs = VisionInputs(model, reader)
-        super().__init__(model, compute_dtype)
-
-    @classmethod
-    def load(cls, config: ModelConfig, device: torch.device, data: DataConfig | None = None) -> Self:
-        """As LanguageModel's; `data` says how pictures are read. Raises ModelError and MediaError."""
+    def __init__(self, model: Any, config: ModelConfig, data: DataConfig | None = None) -> None:
+        """Raises ModelError and MediaError."""
         assert data is not None
-        loaded = cls._prepared(AutoModelForImageTextToText, config, device, MediaReader(config.location, data))
+        self.inputs = VisionInputs(model, MediaReader(config.location, data))
+        super().__init__(model, config, data)
         if not config.train_vision:
-            loaded.model.model.visual.requires_grad_(False)
-        return loaded
+            model.model.visual.requires_grad_(False)
 
     def on_device(self, rows: DataProto) -> dict[str, Any]:
         """As LanguageModel's, with the rows' pictures."""

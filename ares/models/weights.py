@@ -21,6 +21,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     PretrainedConfig,
+    PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 from transformers.utils import logging
@@ -34,6 +35,7 @@ from ares.models.architecture import (
     check_sampling,
     first_sentence,
     read_settings,
+    training_settings,
 )
 from ares.models.transformers_internals import load_with_report
 
@@ -123,6 +125,26 @@ def _read(
     if getattr(model, "_hf_peft_config_loaded", False):
         raise ModelError(f"model.path={config.path}: {ADAPTERS}")  # of the hub
     return model, info
+
+
+def read_policy(config: ModelConfig, device: torch.device) -> Any:
+    """A model of its family, float32 and without dropout, on a device.
+
+    Raises ModelError, also where decoder and output head cannot be told apart.
+    """
+    model = read_weights(PUBLISHED_AS[config.family], training_settings(config), config)
+    of_decoder = nn.Module if config.family == "masked_diffusion" else PreTrainedModel
+    for part, kind in (("get_decoder", of_decoder), ("get_output_embeddings", nn.Module)):
+        found = getattr(model, part, lambda: None)()
+        if found is model or not isinstance(found, kind):
+            raise ModelError(
+                f"{config.path}: {type(model).__name__}.{part}() does not tell decoder and output head apart"
+            )
+    model.to(device)
+    if config.gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    model.train(config.gradient_checkpointing)  # transformers recomputes in training mode only
+    return model
 
 
 def empty_model(config: ModelConfig, device: torch.device | str) -> Any:

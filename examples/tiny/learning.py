@@ -20,8 +20,8 @@ from torch.nn import functional
 from transformers import Qwen2ForCausalLM, Qwen2Tokenizer, Qwen2VLForConditionalGeneration
 
 from algorithms.denoising import completion_logits
-from ares.config import DataConfig
-from ares.data import MARK, MediaReader, content_hash, in_parts
+from ares.config import DataConfig, ModelConfig
+from ares.data import MARK, content_hash, in_parts
 from ares.engines import left_padded
 from ares.models import VisionLanguageModel
 from ares.step import token_batch
@@ -188,7 +188,8 @@ def imitate_pictures(
 
     folder: with the model's configuration and image processor; drawn: for the pictures.
     """
-    policy = VisionLanguageModel(model, torch.float32, MediaReader(str(folder), DataConfig(train="")))
+    trained = ModelConfig(path=str(folder), family="vision_language", train_vision=True)
+    policy = VisionLanguageModel(model, trained, DataConfig(train=""))
     policy.packs = False  # rows are of nearly one length: side by side they would cost more
 
     @cache

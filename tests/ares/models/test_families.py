@@ -34,7 +34,7 @@ ROUNDING = 0.1
 """Bound on the mean |difference| of log-probs in bfloat16 (nats): attention is sharp; rounded angles make .2."""
 
 
-def gradients(model: Any, log_probs: Tensor, entropies: Tensor | None = None) -> dict[str, Tensor]:
+def gradients(model: Any, log_probs: Tensor) -> dict[str, Tensor]:
     model.zero_grad()
     (log_probs * torch.linspace(-1, 1, len(log_probs))).mean().backward()
     return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
@@ -106,18 +106,16 @@ def test_adapters_start_as_no_change_and_merged_they_are_the_plain_model(name: s
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_gradients_of_two_ranks_add_up_to_that_of_the_whole_batch(name: str, tmp_path: Path) -> None:
+    def summed(part: Any) -> dict[str, Tensor]:
+        policy.model.zero_grad()
+        policy.token_log_probs(part, 1.0).log_probs.sum().backward()
+        return {name: value.grad for name, value in policy.model.named_parameters() if value.grad is not None}
+
     policy = LanguageModel.load(settings(build(CAUSAL[name], tmp_path)), CPU)
     batch = random_rows([30, 400], [[90, 20, 1600], [1500, 10]])
-    whole = _summed(policy, batch)
-    first, second = (_summed(policy, batch[rows]) for rows in share_rows(policy.row_sizes(batch), 2))
+    whole, first, second = (summed(batch[rows]) for rows in (slice(None), *share_rows(policy.row_sizes(batch), 2)))
     zero = {key: torch.zeros_like(value) for key, value in whole.items()}
     assert_close({key: first.get(key, zero[key]) + second.get(key, zero[key]) for key in whole}, whole)
-
-
-def _summed(policy: LanguageModel, batch: Any) -> dict[str, Tensor]:
-    policy.model.zero_grad()
-    policy.token_log_probs(batch, 1.0).log_probs.sum().backward()
-    return {name: value.grad.clone() for name, value in policy.model.named_parameters() if value.grad is not None}
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
@@ -154,8 +152,8 @@ def test_buffers_that_decide_reach_the_engine_and_computed_ones_do_not(tmp_path:
     policy = LanguageModel.load(settings(build(CAUSAL["GLM-4-MoE"], tmp_path)), CPU)
     ((name, bias),) = persistent_buffers(policy.model)
     assert name.endswith("e_score_correction_bias")
-    engine = TransformersEngine(settings(tmp_path), "cpu", {1}, 0)
     weights = {key: value.detach() for key, value in stored_tensors(policy.model).items()}
+    engine = TransformersEngine(settings(tmp_path), "cpu", {1}, 0)
     engine.load_weights(0, weights)
     torch.testing.assert_close(dict(engine.model.named_buffers())[name], bias)
     del weights[name]

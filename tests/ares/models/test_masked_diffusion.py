@@ -68,18 +68,12 @@ def plain(policy: MaskedLanguageModel, prepared: DataProto, temperature: float =
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_log_probs_are_those_of_the_published_form_row_by_row(temperature: float) -> None:
+def test_log_probs_and_gradients_are_those_of_the_published_form_row_by_row(temperature: float) -> None:
     policy, rows = load(), batch()
-    log_probs = policy.token_log_probs(rows.batch, temperature).log_probs
-    torch.testing.assert_close(log_probs, plain(policy, rows, temperature), atol=1e-4, rtol=1e-4)
-
-
-def test_gradients_are_those_of_the_published_form() -> None:
-    policy, rows = load(), batch()
-    grads = []
-    for values in (policy.token_log_probs(rows.batch, 1.0).log_probs, plain(policy, rows)):
-        loss = (values * torch.arange(len(values))).mean()
-        grads.append(torch.autograd.grad(loss, list(policy.model.parameters())))
+    both = policy.token_log_probs(rows.batch, temperature).log_probs, plain(policy, rows, temperature)
+    torch.testing.assert_close(*both, atol=1e-4, rtol=1e-4)
+    weights = list(policy.model.parameters())
+    grads = [torch.autograd.grad((values * torch.arange(len(values))).mean(), weights) for values in both]
     for one, other in zip(*grads, strict=True):
         torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-3)
 

@@ -311,7 +311,7 @@ def test_qwen2_5_vl_passes_too_its_moments_apart_as_in_time(batch: DataProto, tm
         other = Qwen2_5_VLForConditionalGeneration(
             Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True, **marks)
         ).eval()
-    loaded = VisionLanguageModel(other, torch.float32, policy.inputs.reader)
+    loaded = VisionLanguageModel(other, settings(), data())
     alone = torch.cat([log_probs(loaded, batch[[row]]) for row in range(len(batch))])
     torch.testing.assert_close(log_probs(loaded, batch), alone, atol=1e-5, rtol=1e-5)
     shown = loaded.on_device(batch[[3]])
