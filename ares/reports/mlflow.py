@@ -15,15 +15,13 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from ares.config import Config, TrackingConfig
 from ares.data import MediaError, thumbnail
 from ares.printable import without_credentials
-from ares.reports.entry import AWAY, Entry, find_or_create, origin, reason
-from ares.reports.pages import VIEW, mlflow_page
+from ares.reports.entry import AWAY, Entry, find_or_create, mlflow_page, origin, reason
+from ares.reports.mlflow_internals import VIEW
 from ares.reports.reporting import Tracker
 from ares.store import Commit, DamagedArtifact, RunStore, tracking_uri
 
 logger = logging.getLogger(__name__)
 STEPS_PER_CALL = 50
-PROBLEMS = "problems"
-"""Folder of artifacts: a file per evaluation with the accuracy on each held-out problem."""
 LOGGED, COMMIT = "ares.logged_step", "ares.logged_commit"
 """Tags of an entry: the last step that is logged completely, and the digest of its commit."""
 IMAGE_SIDE = 256
@@ -120,29 +118,23 @@ class Tracking(Tracker):
     def _log(self, entry: Entry, commits: list[Commit]) -> None:
         entry.log_metrics([(commit.step, commit.timestamp, commit.metrics | commit.timings) for commit in commits])
         for commit in commits:
-            if "evaluation" in commit.artifacts:
+            if self.settings.samples and "evaluation" in commit.artifacts:
                 self._log_evaluation(entry, commit)
         # Last, so that they are set only once everything before them has arrived.
         entry.client.set_tag(entry.run_id, COMMIT, commits[-1].digest())
         entry.client.set_tag(entry.run_id, LOGGED, str(commits[-1].step))
 
     def _log_evaluation(self, entry: Entry, commit: Commit) -> None:
-        """Accuracies per held-out problem, and a table of held-out and one of training samples.
+        """A table of held-out and one of training samples.
 
-        A table that was lost is left out with a warning: its step is done, and training needs it no more.
+        One that was lost is left out with a warning: its step is done, and training needs it no more.
         """
-        samples = ("evaluation", "samples") if self.settings.samples else ()
-        for name in dict.fromkeys(("evaluation", *samples)):
+        for name in ("evaluation", "samples"):
             try:
                 table = self.store.read_rows(commit.artifacts[name])
             except DamagedArtifact as error:
                 logger.warning("step %d: %s samples are not in MLflow: %s", commit.step, name, error)
-                continue
-            if name == "evaluation":
-                scored = table.dropna(subset="accuracy")
-                accuracies = scored["accuracy"].astype(float).groupby(scored["id"]).mean().to_dict()
-                entry.client.log_dict(entry.run_id, accuracies, f"{PROBLEMS}/{commit.step:06d}.json")
-            if name in samples:
+            else:
                 self._log_samples(entry, name, commit.step, table.head(self.settings.samples))
 
     def _log_samples(self, entry: Entry, name: str, step: int, table: pd.DataFrame) -> None:

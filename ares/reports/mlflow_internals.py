@@ -10,12 +10,13 @@ from contextlib import closing
 from pathlib import Path
 
 from algorithms.buckets import BUCKETS
-from ares.reports.pages import VIEW
 
 # MLflow logs the errors that it raises with their traces; here they become one line. Without this logger, or under
 # another name, traces appear again. Noticed by: nothing (only the terminal is fuller).
 logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 
+VIEW = "ares"
+"""Key of the saved view: the page of an experiment shows it at `?viewStateShareKey=ares`."""
 TRAINING = {"mlflow.experimentKind": "custom_model_development"}
 """Without this tag MLflow's UI opens an experiment on evaluations of agents instead of training curves (3.5).
 Noticed by: tests/ares/reports/test_mlflow.py."""

@@ -77,8 +77,9 @@ def _report(name: str, step: int, row: pd.Series) -> str:
     said = [row["response"]] if "transcript" not in row else _transcript(row["transcript"])
     lines += [row["prompt"].rstrip(), *said, ""]
     is_code = "test_outcomes" in row
-    if is_code:
-        lines += [*_test_lines(name, row), ""]
+    if is_code:  # the problem may have got or lost tests since
+        tests = zip_longest(list_tests(run_store(name), row["id"], False), row["test_outcomes"], fillvalue="–")
+        lines += [*(f"{ending:16s} {test}" for test, ending in tests), ""]
     apart = {"id", "sample", "turn", "slot", "prompt", "response", "media_references", "transcript"}
     apart |= {"test_outcomes", "ground_truth"} if is_code else set()
     lines += [f"{key:32s} {value}" for key, value in row.items() if key not in apart]
@@ -149,9 +150,3 @@ def _problems(directory: Path) -> tuple[Problems, Problems | None]:
     finally:
         if environment is not None:
             environment.close()
-
-
-def _test_lines(name: str, row: pd.Series) -> list[str]:
-    """Each test of a judged program with its outcome; the row may have got or lost tests since."""
-    tests = list_tests(run_store(name), row["id"], is_held_out=False)
-    return [f"{ending:16s} {test}" for test, ending in zip_longest(tests, row["test_outcomes"], fillvalue="–")]

@@ -1,10 +1,11 @@
-"""What reaches MLflow when it only half works, or has lost a run."""
+"""What reaches MLflow when it only half works, or has lost a run; where its UI is."""
 
 import json
 import logging
 import os
 import shutil
 import sqlite3
+import subprocess
 from getpass import getuser
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,9 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run as Entry
 
-from ares.reports.entry import origin
+from ares.reports.entry import mlflow_page, origin
 from ares.reports.mlflow import Tracking
-from ares.reports.mlflow_internals import SAVED_VIEW, TRAINING
-from ares.reports.pages import VIEW
+from ares.reports.mlflow_internals import SAVED_VIEW, TRAINING, VIEW
 from ares.store import tracking_uri
 from ares.store.store import RunStore
 from tests import mlflow_database
@@ -87,55 +87,44 @@ def test_a_setting_that_is_there_with_another_value_stays_and_stops_nothing(tmp_
     assert (entry.params["rollout.n"], entry.tags["ares.logged_step"]) == ("4", "0")
 
 
-def test_a_run_that_was_stopped_is_shown_so_until_it_is_resumed(tmp_path: Path) -> None:
-    tracking, client = opened(tmp_path)
-    states = []
-    for _ in range(2):
+@pytest.mark.parametrize("state", ["KILLED", "FAILED"])
+def test_a_run_that_ended_early_is_shown_so_with_its_last_steps_until_it_is_resumed(state: str, tmp_path: Path) -> None:
+    """The steps since the last report were left out."""
+    tracking, client = opened(tmp_path, steps=2)
+    for step in (2, 3):
         tracking = again(tracking)
         tracking.catch_up()
-        states.append(entry_of(tracking, client).info.status)
-        tracking.interrupt("KILLED")
-        states.append(entry_of(tracking, client).info.status)
-    assert states == ["RUNNING", "KILLED"] * 2
-
-
-def test_the_last_steps_of_a_run_that_failed_are_logged(tmp_path: Path) -> None:
-    """Those since the last report were left out."""
-    tracking, client = opened(tmp_path, steps=2)
-    tracking.catch_up()
-    tracking.store.write_commit(commit(2, tracking.store.last_commit()))
-    tracking.interrupt("FAILED")
-    assert steps_of(tracking, client) == [0, 1, 2]
-    assert entry_of(tracking, client).info.status == "FAILED"
+        assert entry_of(tracking, client).info.status == "RUNNING"
+        tracking.store.write_commit(commit(step, tracking.store.last_commit()))
+        tracking.interrupt(state)
+        assert (entry_of(tracking, client).info.status, steps_of(tracking, client)) == (state, [*range(step + 1)])
 
 
 def test_a_copied_run_gets_an_entry_of_its_own_and_a_moved_one_keeps_its(tmp_path: Path) -> None:
-    """Both logged into the entry of the first."""
+    """Both logged into the entry of the first; and a moved one got a new one when another had taken its place."""
     tracking, client = opened(tmp_path, steps=2)
-    tracking.catch_up()
-    entries = [entry_of(tracking, client).info.run_id]
-    for change, place in ((shutil.copytree, "copy"), (shutil.move, "moved")):
-        change(tracking.store.directory, tmp_path / place)
-        tracking = Tracking(tracking.settings, tracking.config, RunStore(tmp_path / place))
-        tracking.catch_up()
-        entries.append(entry_of(tracking, client).info.run_id)
-        assert steps_of(tracking, client) == [0, 1]
-    assert entries[0] != entries[1] == entries[2]
+    place, entries = tracking.store.directory, {}
 
+    def log(name: str) -> None:
+        run = Tracking(tracking.settings, tracking.config, RunStore(tmp_path / name))
+        run.catch_up()
+        entries[name] = entry_of(run, client).info.run_id
+        assert steps_of(run, client) == [0, 1]
 
-def test_a_moved_run_keeps_its_entry_when_another_takes_its_place(tmp_path: Path) -> None:
-    """It got a new one, and a warning that the other run had its own."""
-    tracking, client = opened(tmp_path, steps=2)
-    tracking.catch_up()
-    entry, place = entry_of(tracking, client).info.run_id, tracking.store.directory
-    shutil.move(place, tmp_path / "moved")
-    shutil.copytree(tmp_path / "moved", place)
-    other = Tracking(tracking.settings, tracking.config, RunStore(place))
-    other.store.update_run(mlflow_run_id=None)  # a new run under the old name
-    other.catch_up()
-    moved = Tracking(tracking.settings, tracking.config, RunStore(tmp_path / "moved"))
-    moved.catch_up()
-    assert entry_of(other, client).info.run_id != entry == entry_of(moved, client).info.run_id
+    log("run")
+    shutil.copytree(place, tmp_path / "copy")
+    log("copy")
+    shutil.move(tmp_path / "copy", tmp_path / "moved")
+    log("moved")
+    shutil.move(place, tmp_path / "away")
+    shutil.copytree(tmp_path / "away", place)
+    first = entries["run"]
+    RunStore(place).update_run(mlflow_run_id=None)  # a new run under the old name
+    log("run")
+    log("away")
+    assert entries["copy"] == entries["moved"]
+    assert len({first, entries["copy"], entries["run"]}) == 3
+    assert entries["away"] == first
 
 
 @pytest.mark.parametrize("tags", [TRAINING, SAVED_VIEW], ids=["kind", "view"])
@@ -220,7 +209,8 @@ def test_several_steps_take_one_call_and_keep_their_values(tmp_path: Path, monke
 
 def test_a_lost_table_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It ended the run, and every fork of it, since a fork logs its whole past."""
-    tracking, client = opened(tmp_path, "tracking.samples=8")
+    runs = tmp_path / "run s? 100% a%41b #"  # whatever their folder is called, the database lies beside the runs
+    tracking, client = opened(runs, "tracking.samples=8")
     store, table = tracking.store, pd.DataFrame({"id": ["a", "a"], "accuracy": [1.0, 0.0]})
     for step, lost in enumerate(("evaluation", "samples")):
         files = {name: f"{store.step_path(step)}/{name}.parquet" for name in ("evaluation", "samples")}
@@ -232,8 +222,8 @@ def test_a_lost_table_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     for step, lost, logged in ((0, "evaluation", "samples"), (1, "samples", "evaluation")):
         assert f"step {step}: {lost} samples are not in MLflow: " in caplog.text
         assert [Path(file.path).stem for file in client.list_artifacts(run_id, logged)] == [f"{step:06d}"]
-    assert [Path(file.path).stem for file in client.list_artifacts(run_id, "problems")] == ["000001"]
     assert steps_of(tracking, client) == [0, 1]
+    assert {path.parent for path in tmp_path.rglob("mlflow.db")} == {runs}
 
 
 def test_a_name_that_mlflow_refuses_is_changed_or_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -294,24 +284,16 @@ def test_after_a_move_of_the_runs_artifacts_lie_where_they_are_now(
     (tmp_path / "before").rename(tmp_path / "now")
     moved = RunStore(tmp_path / "now" / "run")
     table = moved.write_rows("steps/000002/evaluation.parquet", pd.DataFrame({"id": ["a"], "accuracy": [1.0]}))
-    moved.write_commit(commit(2, moved.last_commit(), artifacts={"evaluation": table}))
-    given = config("tracking.experiment=tracked", "tracking.samples=0")
+    moved.write_commit(commit(2, moved.last_commit(), artifacts={"evaluation": table, "samples": table}))
+    given = config("tracking.experiment=tracked", "tracking.samples=1")
     tracking = Tracking(given.tracking, given, moved)
     tracking.finish()
     client = MlflowClient(tracking_uri=tracking_uri(None, tmp_path / "now"))
     entry = entry_of(tracking, client)
-    assert {file.path for file in client.list_artifacts(entry.info.run_id)} == {"profile.yaml", "problems"}
-    assert (tmp_path / "now" / "mlartifacts" / entry.info.run_id / "artifacts" / "problems" / "000002.json").exists()
+    assert {file.path for file in client.list_artifacts(entry.info.run_id)} == {"profile.yaml", "evaluation", "samples"}
+    assert (tmp_path / "now" / "mlartifacts" / entry.info.run_id / "artifacts" / "samples" / "000002.json").exists()
     assert not (tmp_path / "before").exists()
     assert client.get_experiment_by_name("tracked").artifact_location == (tmp_path / "now" / "mlartifacts").as_uri()
-
-
-def test_the_database_lies_beside_the_runs_whatever_their_folder_is_called(tmp_path: Path) -> None:
-    name = "run s? 100% a%41b #"
-    tracking, client = opened(tmp_path / name, steps=2)
-    tracking.catch_up()
-    assert entry_of(tracking, client).data.tags["ares.logged_step"] == "1"
-    assert {path.parent.name for path in tmp_path.rglob("mlflow.db")} == {name}
 
 
 def test_a_user_without_a_name_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,3 +325,25 @@ def test_an_entry_says_who_ran_what_on_which_data(tmp_path: Path, caplog: pytest
     experiment = client.get_experiment_by_name("tracked")
     view = json.loads(experiment.tags["mlflow.sharedViewState.ares"])
     assert {"metrics.`val/accuracy`", "metrics.`bucket/hard/alpha`"} <= set(view["selectedColumns"])
+
+
+def test_a_server_is_its_own_page_and_a_worker_is_told_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARES_MLFLOW_PAGE", raising=False)
+    assert mlflow_page("http://me:secret@mlflow.example/", tmp_path) == "http://mlflow.example"
+    monkeypatch.setenv("ARES_MLFLOW_PAGE", "http://127.0.0.1:5100")
+    assert mlflow_page("http://mlflow.example/", tmp_path) == "http://mlflow.example"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")
+    assert mlflow_page("http://mlflow:5000", tmp_path) == "http://127.0.0.1:5100"
+    assert mlflow_page("sqlite:////somewhere/mlflow.db", tmp_path) == "http://127.0.0.1:5100"
+
+
+def test_a_database_is_shown_by_a_running_ares_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARES_MLFLOW_PAGE", raising=False)
+    assert mlflow_page("sqlite:////somewhere/mlflow.db", tmp_path) is None
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    (tmp_path / ".services").mkdir()
+    for pid, page in ((os.getpid(), "http://127.0.0.1:5100"), (gone.pid, None)):
+        services = json.dumps({"pid": pid, "mlflow": "http://127.0.0.1:5100"})
+        (tmp_path / ".services" / "services.json").write_text(services)
+        assert mlflow_page("sqlite:////somewhere/mlflow.db", tmp_path) == page

@@ -111,20 +111,18 @@ def of_table(store: RunStore, table: pd.DataFrame) -> RunStore:
     return store
 
 
-def test_looking_writes_nothing(of_table: RunStore) -> None:
+def test_the_table_has_a_line_for_every_sample_with_its_rewards_parts_and_looking_writes_nothing(
+    of_table: RunStore,
+) -> None:
     def listing() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in of_table.directory.parent.rglob("*")}
 
     before = listing()
-    samples_table("short", 0)
-    sample_report("short", 0, "p0", 0)
-    assert listing() == before
-
-
-def test_the_table_has_a_line_for_every_sample_with_the_parts_of_its_reward(of_table: RunStore) -> None:
     console = Console(width=250, file=io.StringIO())
     with console.capture() as printed:
         console.print(samples_table("short", 0))
+    sample_report("short", 0, "p0", 0)
+    assert listing() == before
     shown = printed.get()
     assert "short, step 0: 8 samples" in shown
     assert sum(line.count("p0") + line.count("p1") for line in shown.splitlines()) == 8
