@@ -72,7 +72,9 @@ def draw_curves(variants: dict[str, pd.DataFrame], panels: list[tuple[str, str, 
     def draw(axis: Axes, panel: tuple[str, str, int]) -> None:
         metric, title, window = panel
         for place, (variant, rows) in enumerate(variants.items()):
-            seeds = smooth(rows[metric].droplevel("variant").unstack("seed"), window)
+            known = rows[metric].droplevel("variant").unstack("seed").dropna(axis=1, how="all")
+            # Running means of the values that a seed has; a step that not all have is left out.
+            seeds = known.apply(lambda values: values.dropna().rolling(window, min_periods=1).mean()).dropna()
             if seeds.empty:
                 continue
             color, style = PALETTE[place % len(PALETTE)], "-" if place < len(PALETTE) else "--"
@@ -85,12 +87,6 @@ def draw_curves(variants: dict[str, pd.DataFrame], panels: list[tuple[str, str, 
         axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
     return _draw_panels(panels, draw, columns, height, legend)
-
-
-def smooth(seeds: pd.DataFrame, window: int) -> pd.DataFrame:
-    """Values by step and seed as running means of those that a seed has; a step that not all have is left out."""
-    known = seeds.dropna(axis=1, how="all")
-    return known.apply(lambda values: values.dropna().rolling(window, min_periods=1).mean()).dropna()
 
 
 def _draw_panels(panels: list[T], draw: Callable[[Axes, T], None], columns: int, height: float,

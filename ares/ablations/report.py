@@ -110,10 +110,10 @@ def render(ablation: AblationRows, rows_name: str, picture: str = "") -> str:
         conclusion=conclude(ablation),
         colors={variant: PALETTE[place % len(PALETTE)] for place, variant in enumerate(definition.variants)},
         settings=ablation.settings.fillna("–"),
-        unfinished=[(name, newest.get(child)) for child, name in children["name"].items() if child not in finished],
+        unfinished=[(about["name"], newest.get(child)) for child, about in children.items() if child not in finished],
         missing=[f"{variant}, seed {seed}" for variant in definition.variants for seed in definition.seeds
-                 if (variant, seed) not in children.index],
-        versions=sorted(set(children["code_version"])),
+                 if (variant, seed) not in children],
+        versions=sorted({about["code_version"] for about in children.values()}),
         at_the_end=tabulate_measures(ablation, measures),
         sources=[source for measure in measures for source in list_sources(ablation, measure)],
         differences=_embed(picture),
@@ -130,7 +130,7 @@ def list_sources(ablation: AblationRows, measure: Measure) -> Iterator[tuple[Any
     numbers = find_numbers(ablation, measure)
     for child, weights in weigh(ablation, measure).groupby(CHILD, sort=False):
         steps = list(weights.index.get_level_values("step"))
-        yield measure, *child, ablation.children["run_id"].get(child), steps, numbers.get(child)
+        yield measure, *child, ablation.children[child]["run_id"], steps, numbers.get(child)
 
 
 def tabulate_measures(ablation: AblationRows, measures: list[Measure]) -> Table:

@@ -32,7 +32,6 @@ CHILD = ["variant", "seed"]
 ROW = [*CHILD, "step"]
 """Index of what there is once a step."""
 HEAD = "# "
-ABOUT_A_CHILD = ["run_id", "name", *CHILD, "code_version"]
 ABOUT_AN_ABLATION = ("uri", "experiment_id", "run_id", "command_line")
 
 
@@ -46,9 +45,9 @@ class AblationRows:
     run_id: str
     definition: Ablation
     command_line: str
-    children: pd.DataFrame
+    children: dict[Any, dict[str, Any]]
     """Those that were started, by variant and seed in the definition's order: the run_id of MLflow's entry (None: there
-    is none), name, code_version."""
+    is none), name, variant, seed, code_version."""
     settings: pd.DataFrame
     """The settings in which variants differ, a column a variant with any child; NaN where one has no such setting."""
     rows: pd.DataFrame
@@ -70,12 +69,6 @@ class AblationRows:
 def as_rows(found: Mapping[tuple[str, int, int], Mapping[str, float]]) -> pd.DataFrame:
     """Values by variant, seed and step as a table."""
     return pd.DataFrame(list(found.values()), pd.MultiIndex.from_tuples(found, names=ROW), dtype=float)
-
-
-def as_children(found: Mapping[tuple[str, int], Mapping[str, Any]]) -> pd.DataFrame:
-    """What is known of children by variant and seed as a table."""
-    columns = [name for name in ABOUT_A_CHILD if name not in CHILD]
-    return pd.DataFrame(list(found.values()), pd.MultiIndex.from_tuples(found, names=CHILD), columns, dtype=object)
 
 
 def find_differing(settings: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
@@ -108,7 +101,8 @@ def read_rows(name: str, runs: Path) -> AblationRows:
             continue
         described = store.read_run()
         children[variant, seed] = {
-            "run_id": described["mlflow_run_id"], "name": store.name, "code_version": described["code_version"],
+            "run_id": described["mlflow_run_id"], "name": store.name, "variant": variant, "seed": seed,
+            "code_version": described["code_version"],
         }  # fmt: skip
         own = result_settings(read_config(store))
         settings.setdefault(variant, {name: str(value) for name, value in own.items()})
@@ -123,7 +117,7 @@ def read_rows(name: str, runs: Path) -> AblationRows:
         run_id=stored["mlflow_run_id"],
         definition=definition,
         command_line=stored["command_line"],
-        children=as_children(children),
+        children=children,
         settings=find_differing(settings),
         rows=as_rows(rows),
         problems=as_rows(problems),
@@ -152,7 +146,7 @@ def write_rows(ablation: AblationRows, metrics: list[str]) -> str:
         "definition": ablation.definition.model_dump(mode="json"),
         **{name: getattr(ablation, name) for name in ABOUT_AN_ABLATION},
         "settings": {variant: of.dropna().to_dict() for variant, of in ablation.settings.items()},
-        "children": ablation.children.reset_index()[ABOUT_A_CHILD].to_dict("records"),
+        "children": list(ablation.children.values()),
     }
     lines = yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=110).splitlines()
     return "".join(f"{HEAD}{line}\n" for line in lines) + ablation.rows[metrics].to_csv(lineterminator="\n")
@@ -168,7 +162,7 @@ def read_csv(path: Path) -> AblationRows:
         return AblationRows(
             **{name: head[name] for name in ABOUT_AN_ABLATION},
             definition=Ablation.model_validate(head["definition"]),
-            children=as_children({(each["variant"], each["seed"]): each for each in head["children"]}),
+            children={(each["variant"], each["seed"]): each for each in head["children"]},
             settings=find_differing(head["settings"]),
             rows=_read_lines("".join(line for line in lines if not line.startswith(HEAD))),
             problems=_read_lines(beside.read_text(encoding="utf-8")) if beside.exists() else as_rows({}),

@@ -81,17 +81,18 @@ class ParentRun:
         with _naming_mlflow(self.uri):
             known = read_file(folder).get("mlflow_run_id")
             self._entry, experiment = find_or_create(self.uri, config, RunStore(folder), known, tags)
-            self.id = self._entry.run_id
-            mine = {
-                "mlflow_uri": without_credentials(self.uri),
-                "mlflow_experiment_id": experiment,
-                "mlflow_run_id": self.id,
-            }
+        self.id = self._entry.run_id
+        started = {
+            "mlflow_uri": without_credentials(self.uri),
+            "mlflow_experiment_id": experiment,
+            "mlflow_run_id": self.id,
             # As text, since the store sorts keys: the first variant may be the baseline.
-            started = {"definition": ablation.model_dump_json(), "command_line": " ".join(extra)}
-            children = [ablation.name_child(variant, seed) for variant in ablation.variants for seed in ablation.seeds]
-            # Before the first child starts. `ares gc` reads the children's names.
-            RunStore(folder).write_json(FILE, mine | started | {"children": children})
+            "definition": ablation.model_dump_json(),
+            "command_line": " ".join(extra),
+            # `ares gc` reads these.
+            "children": [ablation.name_child(*child) for child in product(ablation.variants, ablation.seeds)],
+        }
+        RunStore(folder).write_json(FILE, started)  # before the first child starts
         page = mlflow_page(self.uri, folder.parent)
         self.page = None if page is None else f"{page}/#/experiments/{experiment}/runs/{self.id}"
         """Address of the ablation's run in MLflow's UI, if there is one."""

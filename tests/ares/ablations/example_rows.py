@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ares.ablations.definition import Ablation
-from ares.ablations.rows import CHILD, ROW, AblationRows, as_children, as_rows, find_differing
+from ares.ablations.rows import CHILD, ROW, AblationRows, as_rows, find_differing
 
 ABLATION = Ablation(name="leash", profile="tiny-math", variants={"loose": [], "tight": []}, seeds=[0, 1, 2])
 FINAL = {"loose": [0.60, 0.62, 0.64], "tight": [0.80, 0.83, 0.81]}
@@ -38,15 +38,17 @@ def ablation(code: bool = False, children: dict[tuple[str, int], pd.DataFrame] |
     if children is None:
         children = {(variant, seed): child(variant, seed, FINAL[variant][seed], code=code)
                     for variant in FINAL for seed in (0, 1, 2)}  # fmt: skip
-    about = {(variant, seed): {"run_id": f"{variant}{seed}" * 4, "name": f"leash-{variant}-seed{seed}",
-                               "code_version": "abc"} for variant, seed in children}  # fmt: skip
+    about = {
+        (variant, seed): {"run_id": f"{variant}{seed}" * 4, "name": f"leash-{variant}-seed{seed}", "variant": variant,
+                          "seed": seed, "code_version": "abc"}
+        for variant, seed in children
+    }  # fmt: skip
     coefs = {"loose": "0.01", "tight": "0.1"}
     settings = {variant: {"algorithm.kl.coef": coefs[variant], "rollout.n": "8", "train.seed": str(seed)}
                 for variant, seed in children}  # fmt: skip
     begun = [each for each in children.values() if len(each)]
     rows = pd.concat(begun) if begun else as_rows({})
-    found = AblationRows("sqlite:///x", "7", "parent", ABLATION, "", as_children(about), find_differing(settings),
-                         rows, as_rows({}))  # fmt: skip
+    found = AblationRows("sqlite:///x", "7", "parent", ABLATION, "", about, find_differing(settings), rows, as_rows({}))
     return replace(found, **changes)  # type: ignore[arg-type]
 
 

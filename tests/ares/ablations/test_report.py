@@ -13,21 +13,15 @@ from ares.ablations.definition import read_ablation
 from ares.ablations.plots import draw_curves
 from ares.ablations.report import format_number, render, write_report, write_tables
 from ares.ablations.rows import AblationRows, problems_path, read_csv, read_rows
-from ares.ablations.tracking import ParentRun, check_fixed
+from ares.ablations.tracking import ParentRun, check_fixed, complete_entry
 from ares.ablations.wording import conclude
 from ares.config import ConfigError, load
+from ares.errors import UserError
 from ares.evaluation import estimate
 from ares.store import RunStore
 from tests import mlflow_database
-from tests.ares.ablations.example_rows import (
-    ABLATION,
-    FINAL,
-    Page,
-    ablation,
-    child,
-    children_of,
-    paired_ablation,
-)
+from tests.ares.ablations.example_rows import ABLATION, FINAL, Page, ablation, child, children_of, paired_ablation
+from tests.ares.reports.test_mlflow import entry_of, opened
 from tests.ares.store_builders import commit
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
@@ -72,10 +66,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return found, write_report(found, tmp_path_factory.mktemp("report") / "report.html")
 
 
-def test_links_lead_to_the_running_page_and_are_absent_without_one(plain: str, whole: Report) -> None:
-    assert 'href="http://127.0.0.1:5100/#/experiments/7/runs/' in whole[1][0].read_text()
+def test_the_page_shows_what_was_compared_and_leaves_out_what_is_not_there(plain: str, whole: Report) -> None:
+    full, rows = whole[1][0].read_text(), Page(plain).rows
+    assert 'href="http://127.0.0.1:5100/#/experiments/7/runs/' in full
     assert "/#/experiments/" not in plain
     assert "No page of MLflow was up" in plain
+    for title in ("tokens per solved problem", "with outcome wrong_answer"):
+        assert (title in full, title in plain) == (True, False)
+    assert ["algorithm.kl.coef", "0.01", "0.1"] in rows
+    assert not any(row[:1] in (["rollout.n"], ["train.seed"]) for row in rows)
 
 
 def test_every_number_in_the_table_comes_from_rows_in_the_csv(whole: Report) -> None:
@@ -134,13 +133,14 @@ def test_a_file_that_holds_no_report_rows_is_an_error(tmp_path: Path) -> None:
         read_csv(tmp_path / "absent.csv")
 
 
-def test_the_file_needs_nothing_from_outside(whole: Report) -> None:
+def test_the_file_needs_nothing_from_outside_and_names_are_text(whole: Report) -> None:
     html = whole[1][0].read_text()
     loaded = Page(html).loaded
     assert len(loaded) == 3  # the differences, the compared metric, the other curves
     assert all(address.startswith("data:image/svg+xml;base64,") for address in loaded)
     assert "@import" not in html
     assert "url(" not in html
+    assert "<script>alert" not in html
 
 
 def test_an_unfinished_child_is_left_out_and_named() -> None:
@@ -166,21 +166,6 @@ def test_one_seed_or_none_makes_a_report_without_a_claim(monkeypatch: pytest.Mon
     assert "tight +0.300, not shown: there is only one seed" in html
     assert "one seed" in html
     assert "Nothing can be compared with loose yet" in render(ablation(children={}), "report.csv")
-
-
-def test_measures_without_rows_are_left_out(plain: str, whole: Report) -> None:
-    for title in ("tokens per solved problem", "with outcome wrong_answer"):
-        assert (title in whole[1][0].read_text(), title in plain) == (True, False)
-
-
-def test_what_was_compared_is_shown_by_the_settings_that_differ(plain: str) -> None:
-    rows = Page(plain).rows
-    assert ["algorithm.kl.coef", "0.01", "0.1"] in rows
-    assert not any(row[:1] in (["rollout.n"], ["train.seed"]) for row in rows)
-
-
-def test_names_are_text_and_not_html(whole: Report) -> None:
-    assert "<script>alert" not in whole[1][0].read_text()
 
 
 @pytest.mark.parametrize(
@@ -211,8 +196,9 @@ def test_rows_are_read_from_the_childrens_commits(tmp_path: Path) -> None:
 
     found = read_rows("leash", tmp_path)
     assert (found.run_id, found.definition, found.command_line) == ("parent", ABLATION, "rollout.n=4")
-    assert found.children["run_id"].to_dict() == {("tight", 0): None, ("tight", 1): "abc"}
-    assert found.children["code_version"].tolist() == ["9", "9"]
+    assert [(child, about["run_id"], about["code_version"]) for child, about in found.children.items()] == [
+        (("tight", 0), None, "9"), (("tight", 1), "abc", "9"),
+    ]  # fmt: skip
     assert found.rows.to_dict("index") == {("tight", 1, 0): metrics}
     assert found.problems.to_dict("index") == {("tight", 1, 0): {"p0": 0.5, "p1": 1.0}}
     assert "Not started: loose, seed 0" in render(found, "report.csv")
@@ -295,3 +281,28 @@ def test_only_a_metric_that_was_never_logged_can_be_corrected(
     start(folder, {"m": 0.5, "x": 0.5}, **STARTED, definition=started.model_dump_json())
     with pytest.raises(ConfigError, match=f"{next(iter(mistyped))}: .* → "):
         check_fixed(ABLATION.model_copy(update=corrected), folder)
+
+
+GONE = "f" * 32
+
+
+def test_a_childs_entry_that_is_gone_is_made_anew_at_the_end(tmp_path: Path) -> None:
+    """It ended the ablation with a traceback, before its report."""
+    tracking, client = opened(tmp_path, steps=2, mlflow_run_id=GONE)
+    complete_entry(tracking.config, tracking.store, finished=True)
+    entry = entry_of(tracking, client)
+    assert (entry.info.status, entry.data.tags["ares.logged_step"]) == ("FINISHED", "1")
+
+
+def test_an_mlflow_that_is_away_at_the_end_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    tracking, _ = opened(tmp_path, "tracking.uri=http://127.0.0.1:9", steps=2, mlflow_run_id=GONE)
+    with pytest.raises(UserError, match=r"^MLflow at http://127.0.0.1:9: .*$"):
+        complete_entry(tracking.config, tracking.store, finished=True)
+
+
+def test_a_child_that_is_tracked_elsewhere_stays_out_of_mlflow(tmp_path: Path) -> None:
+    tracking, client = opened(tmp_path, "tracking.kind=jsonl", steps=2)
+    complete_entry(tracking.config, tracking.store, finished=True)
+    assert tracking.store.read_run()["mlflow_run_id"] is None
+    assert client.get_experiment_by_name("tracked") is None
