@@ -163,6 +163,7 @@ def test_an_area_is_the_mean_height_over_tokens_as_far_as_all_have_come() -> Non
         assert weigh_area(tokens, limit).tolist() == pytest.approx(weights)
     assert weigh_area(tokens, 2000).tolist() == pytest.approx([0.25, 0.5, 0.25])  # as far as it has come
     assert weigh_area(tokens[:1], 100).empty
+    assert weigh_area(tokens[:1], 900).empty  # of one value it was not a number, and the child's area was 0
     over = list_measures("area/val/accuracy", [])[0]
     assert (over.metric, over.how) == ("val/accuracy", "area")
     found = ablation()
