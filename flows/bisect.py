@@ -8,7 +8,6 @@ the steps that the search may still need are kept meanwhile. Not covered: the se
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from math import ceil, log2
 from pathlib import Path
 from typing import Any
@@ -87,18 +86,14 @@ class Bisection:
             self._workers.close()
         self.store.remove(self.store.directory / KEPT)
 
-    @cached_property
-    def problems(self) -> int:
-        """Held-out problems that a step is evaluated on."""
-        with self._opened(self.first, self.samples) as evaluation:
-            return len(evaluation.run.train_set)
-
     def cost(self) -> str:
         """What the search will take, if every step is clear at once."""
         evaluations = 2 + ceil(log2(self.last - self.first))
         begun, _ = newest_checkpoint(self.store, self.first)
+        with self._opened(self.first, self.samples) as evaluation:
+            problems = len(evaluation.run.train_set)
         return (
-            f"evaluates about {evaluations} steps, {self.problems} problems × {self.samples} samples each, and at most "
+            f"evaluates about {evaluations} steps, {problems} problems × {self.samples} samples each, and at most "
             + cost_of_updates(self.store, begun + 1, self.last, self.last - self.first + 1)
         )
 

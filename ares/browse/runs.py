@@ -26,8 +26,7 @@ def describe(store: RunStore) -> dict[str, Any]:
     """A run in the tree: name, fork, flat settings, newest step, last held-out accuracy; or name and `problem`."""
     try:
         described = store.read_run()
-        steps = sorted(int(path.name) for path in store.children("steps") if (path / "COMMIT.json").exists())
-        commit = store.read_commit(steps[-1] if steps else 0)
+        commit = store.read_commit(_newest(store))
         fork = store.fork()
     except StoreError as error:
         return {"name": store.name, "problem": str(error)}
@@ -91,11 +90,15 @@ def _missing(
         if gone := [step for step in of if step not in there[table]]:
             file = of[gone[0]].rpartition("/")[2]
             yield f"step {_ranges(gone)}: {file} is gone (`ares gc` deletes some): {WITHOUT[table]}"
-    last = max((int(path.name) for path in store.children("steps") if (path / "COMMIT.json").exists()), default=0)
     if not commits:
         yield "no step is finished yet: there is nothing to show"
-    elif last > commits[-1].step:
+    elif _newest(store) > commits[-1].step:
         yield f"step {commits[-1].step + 1}: its commit is damaged; steps up to {commits[-1].step} can be shown"
+
+
+def _newest(store: RunStore) -> int:
+    """The last step that has a commit, intact or not."""
+    return max((int(path.name) for path in store.children("steps") if (path / "COMMIT.json").exists()), default=0)
 
 
 def _ranges(numbers: list[int]) -> str:

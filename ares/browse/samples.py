@@ -176,7 +176,15 @@ def _group(store: RunStore, step: int, table: str, number: int) -> pd.DataFrame:
 
 def _table(store: RunStore, step: int, table: str, columns: tuple[str, ...] | None = None) -> pa.Table:
     """A table, or some of its columns. Raises StoreError if it is gone."""
-    return _dropped(store, step) if table == "dropped" else _read(*_file(store, step, table), columns)
+    if table == "dropped":
+        return _dropped(store, step)
+    ref = store.read_commit(step).artifacts.get(table) if table in TABLES else None
+    if ref is None:
+        raise StoreError(f"Run {store.name!r}: step {step} has no {table}")
+    path = store.here(ref.path)
+    if not path.exists():
+        raise StoreError(f"{path} is gone: this step's {table} cannot be shown")
+    return _read(path, ref.sha256, columns)
 
 
 @lru_cache(maxsize=4)
@@ -185,11 +193,11 @@ def _dropped(store: RunStore, step: int) -> pa.Table:
     bootstrap met the problems. Raises StoreError."""
     drawn, scores = read_drawn(store, step)
     store.forget(step)
-    trained = _read(*_file(store, step, "samples"), ("slot",))["slot"].to_pylist()
+    trained = _table(store, step, "samples", ("slot",))["slot"].to_pylist()
     rows = drawn.join(scores.drop(columns=["id", "slot", "sample"]))
     rows = rows[~rows["slot"].isin(trained) & (rows["sample"] >= 0)].reset_index(drop=True)
     of_problems = ("id", "prompt", "ground_truth")
-    known = _read(*_file(store, 0, "samples"), of_problems).to_pandas().drop_duplicates("id").set_index("id")
+    known = _table(store, 0, "samples", of_problems).to_pandas().drop_duplicates("id").set_index("id")
     for name in of_problems[1:]:
         of_problem = rows["id"].map(known[name]).astype(object)
         values = rows[name].where(rows[name].notna(), of_problem) if name in rows else of_problem  # of a second turn
@@ -199,22 +207,11 @@ def _dropped(store: RunStore, step: int) -> pa.Table:
     return pa.Table.from_pandas(rows[shown], preserve_index=False)  # without what the engine knows of each token
 
 
-def _file(store: RunStore, step: int, table: str) -> tuple[Path, str]:
-    """A table's file and its hash. Raises StoreError if it is gone."""
-    ref = store.read_commit(step).artifacts.get(table) if table in TABLES else None
-    if ref is None:
-        raise StoreError(f"Run {store.name!r}: step {step} has no {table}")
-    path = store.here(ref.path)
-    if not path.exists():
-        raise StoreError(f"{path} is gone: this step's {table} cannot be shown")
-    return path, ref.sha256
-
-
 @lru_cache(maxsize=4)
-def _read(path: Path, digest: str, columns: tuple[str, ...] | None = None) -> pa.Table:
-    """A table as it was written. Raises DamagedArtifact."""
+def _read(path: Path, digest: str, columns: tuple[str, ...] | None) -> pa.Table:
+    """A table as it was written; digest: of its file, which tells versions apart. Raises DamagedArtifact."""
     try:
-        return pq.read_table(path, columns=None if columns is None else list(columns))
+        return pq.read_table(path, columns=columns and list(columns))
     except (OSError, pa.ArrowException) as error:
         raise DamagedArtifact(f"{path}: cannot be read: {error}") from error
 

@@ -67,11 +67,13 @@ def shape_again(step: Step, rows: pd.DataFrame, config: Config) -> tuple[DataPro
 
     rows: all of the step's samples, with rewards. The run is in the state before the step. Raises ConfigError.
     """
-    run = step.run
-    commit = run.store.read_commit(step.number)
-    trained = sorted(set(run.store.read_rows(commit.artifacts["samples"])["slot"].tolist()))
+    run, store, kept = step.run, step.run.store, read_measured(step.run.store, step.number)
+    shards = [store.read_rows(Ref.model_validate(ref)) for each in kept for ref in each["rollouts"]]
+    drawn = learner_rows(shards, run.train_set, [slot for each in kept for slot in each["slots"]])
+    measured = [DataProto.load(store.path(Ref.model_validate(each["measured"]))) for each in kept]
+    trained = sorted(set(store.read_rows(store.read_commit(step.number).artifacts["samples"])["slot"].tolist()))
     mine = in_training_order(rows[rows["slot"].isin(trained)])
-    batch = graded(select_rows(_measured(step), mine), mine)
+    batch = graded(select_rows(measured_batch(drawn, measured, run.pad_id), mine), mine)
     state = restored_with(run, config)
     state.absorb_sampled(rows, trained)
     shape(batch, state, config, run.is_trigger)
@@ -84,13 +86,3 @@ def restored_with(run: Run, config: Config) -> RunState:
         return RunState.restored(config, len(run.train_set), run.state.state_dict(), before=run.state)
     except (KeyError, ValueError) as error:
         raise ConfigError(f"a controller of these settings has no state in this run: {error}") from error
-
-
-def _measured(step: Step) -> DataProto:
-    """A step's samples with what the learner measured of them."""
-    run, kept = step.run, read_measured(step.run.store, step.number)
-    refs = [Ref.model_validate(ref) for each in kept for ref in each["rollouts"]]
-    slots = [slot for each in kept for slot in each["slots"]]
-    rows = learner_rows([run.store.read_rows(ref) for ref in refs], run.train_set, slots)
-    measured = [DataProto.load(run.store.path(Ref.model_validate(each["measured"]))) for each in kept]
-    return measured_batch(rows, measured, run.pad_id)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.text import Text
-    from rich.tree import Tree
 
     from ares.history import Member
 
@@ -47,20 +46,18 @@ def history(run: RunName) -> None:
     """A run and its relatives as a tree: who was forked from whom, what differs, how each ended."""
     from rich.tree import Tree
 
-    from ares.history import family
+    from ares.history import Member, family
     from ares.store import runs_directory
 
+    def grow(tree: Tree, member: Member) -> Tree:
+        for child in member.children:
+            grow(tree.add(_described(child, run)), child)
+        return tree
+
     oldest = family(run, runs_directory())
-    tree = Tree(_described(oldest, run))
-    _grow(tree, oldest, run)
-    console.print(tree)
+    console.print(grow(Tree(_described(oldest, run)), oldest))
     if oldest.children:
         next_step(f"ares diff {oldest.name} {oldest.children[0].name}")
-
-
-def _grow(tree: "Tree", member: "Member", asked: str) -> None:
-    for child in member.children:
-        _grow(tree.add(_described(child, asked)), child, asked)
 
 
 def _described(member: "Member", asked: str) -> "Text":

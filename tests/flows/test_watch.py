@@ -70,17 +70,14 @@ def test_what_could_not_be_done_is_refused_before_the_run(settings: list[str], s
         load("tiny-math", settings)
 
 
-def test_a_remedy_that_no_fork_can_have_is_refused_before_the_run(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"bootstrap\.n: 4 → 2"):
-        Run.check(load("tiny-math", ["watch.remedies=[{bootstrap.n: 2}]"]), "first", tmp_path)
-
-
-def test_a_name_too_long_for_its_forks_is_refused_before_the_run(tmp_path: Path) -> None:
-    """It was refused at the trip."""
-    settings = load("tiny-math", ["watch.remedies=[{learner.lr: 1.0e-4}]"])
+def test_a_rewind_that_no_fork_could_be_is_refused_before_the_run(tmp_path: Path) -> None:
+    """A name too long for its forks was refused at the trip."""
+    settings = load("tiny-math", [REMEDY])
     Run.check(settings, "x" * 91, tmp_path)
     with pytest.raises(ConfigError, match=r"watch\.remedies: .*x-rewind-1', which cannot be a name: .* 100 characters"):
         Run.check(settings, "x" * 95, tmp_path)
+    with pytest.raises(ConfigError, match=r"bootstrap\.n: 4 → 2"):
+        Run.check(load("tiny-math", ["watch.remedies=[{bootstrap.n: 2}]"]), "first", tmp_path)
 
 
 def test_a_rewind_goes_on_as_its_own_fork_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

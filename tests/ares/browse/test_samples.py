@@ -1,4 +1,4 @@
-"""Rows, groups and problems as the page has them, from a trained run."""
+"""Runs, curves, rows, groups and problems as the page has them, from a trained run; what is gone is told in a line."""
 
 import shutil
 from pathlib import Path
@@ -8,11 +8,12 @@ import pandas as pd
 import pytest
 
 from algorithms.protocol import DataProto
-from ares.browse.runs import curves
-from ares.browse.samples import _pieces, group, load_pieces, matching, problem, problems, samples, texts
+from ares.browse.runs import curves, describe
+from ares.browse.samples import _pieces, group, load_pieces, matching, problem, problems, samples, texts, verdicts
 from ares.store import MEMO_FILE, RunStore, StoreError
 from tests.ares.builders import MODEL
 from tests.ares.store_builders import commit
+from tests.short_runs import told
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +21,75 @@ def store(runs: Path) -> RunStore:
     return RunStore(runs / "uninterrupted")
 
 
+@pytest.fixture
+def copied(store: RunStore, tmp_path: Path) -> RunStore:
+    """A copy of it."""
+    return RunStore(shutil.copytree(store.directory, tmp_path / "runs" / "uninterrupted"))
+
+
 def table(store: RunStore, step: int, name: str = "samples") -> pd.DataFrame:
     return pd.read_parquet(store.directory / store.step_path(step) / f"{name}.parquet")
+
+
+def test_a_fork_says_where_it_comes_from_and_has_settings_to_compare(copied: RunStore) -> None:
+    runs = copied.directory.parent
+    assert told(runs, "fork", "uninterrupted", "--at", "3", "--run", "faster", "learner.lr=1e-3").returncode == 0
+    parent, fork = describe(copied), describe(RunStore(runs / "faster"))
+    assert fork["fork"] == {"run": "uninterrupted", "at": 3, "phase": None}
+    before = parent["settings"]
+    assert {name for name, value in fork["settings"].items() if value != before.get(name)} == {"learner.lr"}
+    assert (parent["step"], fork["step"], parent["fork"]) == (4, 3, None)
+    assert parent["accuracy"] == curves(copied)["metrics"]["val/accuracy"][-1]
+
+
+def test_curves_have_a_value_a_step_and_null_where_a_step_has_none(store: RunStore) -> None:
+    found = curves(store)
+    assert found["steps"] == [0, 1, 2, 3, 4]
+    drew_more = [step for step in (1, 2, 3, 4) if store.read_commit(step).metrics["filter/drawn_prompts"] > 4]
+    assert found["tables"] == {"samples": [0, 1, 2, 3, 4], "evaluation": [0, 2, 4], "dropped": drew_more}
+    assert [value is None for value in found["metrics"]["val/accuracy"]] == [False, True, False, True, False]
+    assert found["missing"] == []
+
+
+def test_what_is_gone_is_told_with_what_can_still_be_shown(copied: RunStore) -> None:
+    for step in (1, 2, 4):
+        (copied.directory / copied.step_path(step) / "batch.safetensors").unlink()
+    (copied.directory / "bootstrap" / "samples.parquet").unlink()
+    found = curves(copied)
+    samples, batch = found["missing"]
+    assert samples == (
+        "step 0: samples.parquet is gone (`ares gc` deletes some): its trained samples cannot be shown, curves can"
+    )
+    assert batch.startswith("step 1–2, 4: batch.safetensors is gone")
+    assert found["tables"]["samples"] == [1, 2, 3, 4]
+    (copied.directory / "steps" / "000003" / "COMMIT.json").write_text("{")
+    assert (
+        curves(RunStore(copied.directory))["missing"][-1] == "step 3: its commit is damaged; steps up to 2 can be shown"
+    )
+
+
+def test_a_run_that_cannot_be_read_says_why_and_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.json").write_text('{"format": 99, "checksum": "x"}')
+    described = describe(RunStore(tmp_path / "broken"))
+    assert described.keys() == {"name", "problem"}
+    assert "run.json" in described["problem"]
+
+
+def test_what_was_judged_again_is_there_with_settings_and_changed_verdicts(copied: RunStore, tmp_path: Path) -> None:
+    file = tmp_path / "verifier.py"
+    file.write_text("def right(completions, **columns):\n    return [0.0 for _ in completions]\n")
+    reward = f"reward.kind={file}:right"
+    ended = told(copied.directory.parent, "rescore", "uninterrupted", reward, "--steps", "1:2")
+    assert ended.returncode == 0, ended.stderr
+    (rescore,) = curves(copied)["rescores"]
+    assert (rescore["overrides"], [one["step"] for one in rescore["steps"]]) == ([reward], [1, 2])
+    found = verdicts(copied, rescore["name"], 2)
+    assert len(found["id"]) == rescore["steps"][1]["changed"] > 0
+    assert (set(found["accuracy_before"]), set(found["accuracy"])) == ({1.0}, {0.0})
+    assert all(answer in response for answer, response in zip(found["answer"], found["response"], strict=True))
+    with pytest.raises(StoreError, match="ares rescore"):
+        verdicts(copied, rescore["name"], 4)
 
 
 def test_the_rows_of_a_step_are_its_table_and_parts_add_up_to_the_reward(store: RunStore) -> None:
@@ -61,7 +129,7 @@ def test_held_out_samples_are_in_groups_and_say_why_they_have_no_tokens(store: R
 
 
 def test_groups_that_were_drawn_and_not_trained_on_are_there_as_dropped(store: RunStore) -> None:
-    steps = curves(store)["tables"]["dropped"]
+    steps, prompts = curves(store)["tables"]["dropped"], table(store, 0).groupby("id")["prompt"].first()
     assert steps, "a run whose filter drops nothing shows nothing here"
     for step in steps:
         commit, trained = store.read_commit(step), set(table(store, step)["slot"])
@@ -69,18 +137,13 @@ def test_groups_that_were_drawn_and_not_trained_on_are_there_as_dropped(store: R
         assert not trained & set(found["group"])
         assert not any(isinstance(value, list) for column in found.values() for value in column)
         assert len(trained) + len(set(found["group"])) == commit.metrics["filter/drawn_prompts"]
-        shown = group(store, step, "dropped", found["group"][0])
-        assert [sample["sample"] for sample in shown["samples"]] == [0, 1, 2, 3]
-        assert len({sample["accuracy"] for sample in shown["samples"]}) == 1, "the filter drops groups that agree"
-        assert shown["missing"].startswith("no tokens:")
-
-
-def test_a_dropped_groups_prompt_is_the_one_that_the_bootstrap_met(store: RunStore) -> None:
-    prompts = table(store, 0).groupby("id")["prompt"].first()
-    for step in curves(store)["tables"]["dropped"]:
-        for number in set(samples(store, step, "dropped")["columns"]["group"]):
-            sample = group(store, step, "dropped", number)["samples"][0]
-            assert sample["prompt"] == prompts.get(sample["id"])
+        groups = [group(store, step, "dropped", number) for number in dict.fromkeys(found["group"])]
+        for shown in groups:
+            assert [sample["sample"] for sample in shown["samples"]] == [0, 1, 2, 3]
+            assert {sample["prompt"] for sample in shown["samples"]} == {prompts.get(shown["samples"][0]["id"])}
+            assert shown["missing"].startswith("no tokens:")
+        accuracies = {sample["accuracy"] for sample in groups[0]["samples"]}
+        assert len(accuracies) == 1, "the filter drops groups that agree; of others, those beyond the batch"
     met = problems(store)
     moments = [problem(store, part, name)["moments"] for part, name in zip(met["set"], met["id"], strict=True)
                if part == "samples"]  # fmt: skip
@@ -108,9 +171,7 @@ def test_a_problem_is_followed_through_every_evaluation(store: RunStore) -> None
         problem(store, "samples", met["id"][place])
 
 
-def test_without_its_batch_a_step_still_shows_texts(store: RunStore, tmp_path: Path) -> None:
-    shutil.copytree(store.directory, tmp_path / "run")
-    copied = RunStore(tmp_path / "run")
+def test_without_its_batch_a_step_still_shows_texts(copied: RunStore) -> None:
     batch = copied.directory / copied.step_path(2) / "batch.safetensors"
     batch.unlink()
     found = group(copied, 2, "samples", int(table(copied, 2)["slot"].iloc[0]))

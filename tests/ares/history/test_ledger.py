@@ -3,6 +3,7 @@ samples for preference learning."""
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from ares.history import draws, ledger, open_past, pairs
 from ares.step.cursor import Cursor
-from ares.store import Ref, RunStore
+from ares.store import RunStore
 from tests.in_process import train_here
 from tests.short_runs import told
 
@@ -65,40 +66,37 @@ def test_after_gc_the_steps_that_are_left_are_counted_and_the_others_named(runs:
     assert "what step 2 sampled is gone, as after `ares gc`; --steps 3: can be judged again" in judged.stderr
 
 
-def test_second_turns_of_different_first_attempts_are_no_pair(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, read = RunStore(runs / "uninterrupted"), RunStore.read_rows
-    assert list(pairs(store))
+@pytest.fixture
+def pairs_of(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, Any]]]:
+    """Makes the pairs of the shared run, whose samples a function changes."""
+    read = RunStore.read_rows
 
-    def of_two_attempts(store: RunStore, ref: Ref) -> pd.DataFrame:
-        rows = read(store, ref)
-        return rows.assign(prompt=rows["prompt"] + rows["accuracy"].map("; an attempt of {}".format))
+    def make(change: Callable[[pd.DataFrame], pd.DataFrame] = lambda rows: rows) -> list[dict[str, Any]]:
+        monkeypatch.setattr(RunStore, "read_rows", lambda store, ref: change(read(store, ref)))
+        return list(pairs(RunStore(runs / "uninterrupted")))
 
-    monkeypatch.setattr(RunStore, "read_rows", of_two_attempts)
-    assert not list(pairs(store))
+    return make
+
+
+def test_second_turns_of_different_first_attempts_are_no_pair(pairs_of: Callable[..., list[Any]]) -> None:
+    assert pairs_of()
+    attempt = "; an attempt of {}".format
+    assert not pairs_of(lambda rows: rows.assign(prompt=rows["prompt"] + rows["accuracy"].map(attempt)))
 
 
 @pytest.mark.parametrize("of_cut", [{"reward": float("nan")}, {"truncated": True}])
 def test_a_response_that_was_cut_off_or_has_no_reward_is_in_no_pair(
-    of_cut: dict[str, Any], runs: Path, monkeypatch: pytest.MonkeyPatch
+    of_cut: dict[str, Any], pairs_of: Callable[..., list[Any]]
 ) -> None:
     """It was sorted last, so it was the chosen one, and DPO learnt an end that nobody had sampled."""
-    store, read = RunStore(runs / "uninterrupted"), RunStore.read_rows
-    chosen = {pair["chosen"] for pair in pairs(store)}
-
-    def with_cut_ones(store: RunStore, ref: Ref) -> pd.DataFrame:
-        rows = read(store, ref)
-        cut = rows.assign(**({"response": "cut off", "accuracy": 1.0, "reward": 2.0} | of_cut))
-        return pd.concat([rows, cut], ignore_index=True)
-
-    monkeypatch.setattr(RunStore, "read_rows", with_cut_ones)
-    assert {pair["chosen"] for pair in pairs(store)} == chosen
+    cut = {"response": "cut off", "accuracy": 1.0, "reward": 2.0} | of_cut
+    found = pairs_of(lambda rows: pd.concat([rows, rows.assign(**cut)], ignore_index=True))
+    assert {pair["chosen"] for pair in found} == {pair["chosen"] for pair in pairs_of()}
 
 
-def test_a_problem_that_is_drawn_again_gives_a_pair_of_another_id(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_that_is_drawn_again_gives_a_pair_of_another_id(pairs_of: Callable[..., list[Any]]) -> None:
     """It was the same, and algorithm=dpo refused the file."""
-    read = RunStore.read_rows
-    monkeypatch.setattr(RunStore, "read_rows", lambda store, ref: read(store, ref).assign(id="drawn again"))
-    ids = [pair["id"] for pair in pairs(RunStore(runs / "uninterrupted"))]
+    ids = [pair["id"] for pair in pairs_of(lambda rows: rows.assign(id="drawn again"))]
     assert len(set(ids)) == len(ids) > 1
 
 
