@@ -17,7 +17,7 @@ from ares.ablations.rows import FILE, read_file, read_rows
 from ares.config import Config, ConfigError, Override
 from ares.errors import UserError
 from ares.printable import without_credentials
-from ares.reports import AWAY, Entry, Tracking, find_or_create, mlflow_page
+from ares.reports import AWAY, Entry, Tracking, find_or_create, mlflow_page, reason
 from ares.store import RunStore, tracking_uri
 
 
@@ -68,7 +68,7 @@ def _naming_mlflow(uri: str) -> Iterator[None]:
     try:
         yield
     except AWAY as error:
-        raise UserError(without_credentials(f"MLflow at {uri}: {str(error).splitlines()[0]}")) from error
+        raise UserError(f"MLflow at {without_credentials(uri)}: {reason(error)}") from error
 
 
 class ParentRun:

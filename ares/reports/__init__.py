@@ -11,13 +11,14 @@ from ares.reports.samples import list_tests, sample_report, samples_table
 from ares.reports.terminal import Display, Parts, bars, console, held_out_line, step_line
 
 if TYPE_CHECKING:
-    from ares.reports.entry import AWAY, Entry, find_or_create, mlflow_page
+    from ares.reports.entry import AWAY, Entry, find_or_create, mlflow_page, reason
     from ares.reports.evaluation_entry import log_evaluation, log_rescore
     from ares.reports.mlflow import Tracking
 
 _WITH_MLFLOW = {
     "AWAY": "entry", "Entry": "entry", "Tracking": "mlflow", "find_or_create": "entry",
     "log_evaluation": "evaluation_entry", "log_rescore": "evaluation_entry", "mlflow_page": "entry",
+    "reason": "entry",
 }  # fmt: skip
 
 

@@ -4,9 +4,11 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
+from mlflow import MlflowClient
 
 from ares.ablations.comparison import RULES, find_numbers, list_measures
 from ares.ablations.definition import read_ablation
@@ -298,6 +300,9 @@ def test_an_mlflow_that_is_away_at_the_end_is_one_line(tmp_path: Path, monkeypat
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     tracking, _ = opened(tmp_path, "tracking.uri=http://127.0.0.1:9", steps=2, mlflow_run_id=GONE)
     with pytest.raises(UserError, match=r"^MLflow at http://127.0.0.1:9: .*$"):
+        complete_entry(tracking.config, tracking.store, finished=True)
+    monkeypatch.setattr(MlflowClient, "get_run", Mock(side_effect=TimeoutError))  # it has no text: an IndexError
+    with pytest.raises(UserError, match=r"^MLflow at http://127.0.0.1:9: TimeoutError$"):
         complete_entry(tracking.config, tracking.store, finished=True)
 
 
