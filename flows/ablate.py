@@ -10,7 +10,6 @@ resume from their last commit.
 import asyncio
 import json
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,10 +48,6 @@ LOOK_SECONDS = 1.0
 """Between looks at the running children's commits, for the display and for a bootstrap that another child waits for."""
 LOGS = "logs"
 """Folder of the children's output, in the ablation's."""
-
-
-class ChildFailed(UserError, RuntimeError):
-    """A child ended without being finished; the message is its last line of output."""
 
 
 @dataclass
@@ -158,7 +153,7 @@ async def _train_children(plan: Plan, parent_run: str, terminal: Console) -> dic
             _take_bootstrap(plan, child)
             await train_child.with_options(task_run_name=child.name)(child, parent_run, plan.folder)
             tell(child, "finished")
-        except (ChildFailed, StoreError) as error:
+        except UserError as error:
             tell(child, f"failed: {error}", logging.WARNING)
             failed[child.name] = str(error)
 
@@ -176,8 +171,10 @@ async def _train_children(plan: Plan, parent_run: str, terminal: Console) -> dic
         try:
             async with asyncio.TaskGroup() as group:
                 while waiting or running:
-                    is_free = len(running) < plan.parallel
-                    if is_free and (following := _choose_next(plan, waiting, running.values())) is not None:
+                    drawing = {plan.drawn[child.name] for child in running.values() if not _store(child).has_commits()}
+                    # The first child whose bootstrap is not being drawn by a running one.
+                    following = next((child for child in waiting if plan.drawn[child.name] not in drawing), None)
+                    if len(running) < plan.parallel and following is not None:
                         waiting.remove(following)
                         running[group.create_task(train(following))] = following
                         continue
@@ -188,12 +185,6 @@ async def _train_children(plan: Plan, parent_run: str, terminal: Console) -> dic
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from errors
     return {child.name: failed[child.name] for child in plan.children if child.name in failed}
-
-
-def _choose_next(plan: Plan, waiting: Iterable[Child], running: Iterable[Child]) -> Child | None:
-    """The first child whose bootstrap is not being drawn by a running one."""
-    drawing = {plan.drawn[child.name] for child in running if not _store(child).has_commits()}
-    return next((child for child in waiting if plan.drawn[child.name] not in drawing), None)
 
 
 def _take_bootstrap(plan: Plan, child: Child) -> None:
@@ -208,7 +199,7 @@ def _take_bootstrap(plan: Plan, child: Child) -> None:
 
 @task(name="child", cache_policy=NO_CACHE, persist_result=False)
 async def train_child(child: Child, parent_run: str, folder: Path) -> None:
-    """Train one child in a process of its own; folder: the ablation's. Raises ChildFailed.
+    """Train one child in a process of its own; folder: the ablation's. Raises UserError with its last line of output.
 
     If this process is killed, the child ends too, and resumes from its last commit.
     """
@@ -232,7 +223,7 @@ async def train_child(child: Child, parent_run: str, folder: Path) -> None:
     if code != 0 or not _is_finished(child):
         lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
         last_word = next(filter(None, reversed(lines)), "it said nothing")
-        raise ChildFailed(f"{last_word} (exit code {code}, {log})")
+        raise UserError(f"{last_word} (exit code {code}, {log})")
 
 
 def _store(child: Child) -> RunStore:
