@@ -376,9 +376,16 @@ class Learner:
             for name, (optimizer, model, _) in self.optimizers.items()
         }
         every = weights | moments
-        checkpoints.check_finite(weights)
-        if folder is not None:
-            checkpoints.check_room(folder, (tensor for named in every.values() for tensor in named.values()))
+        objection: Exception | None = None
+        try:
+            checkpoints.check_finite(weights)
+            if folder is not None:
+                checkpoints.check_room(folder, (tensor for named in every.values() for tensor in named.values()))
+        except (ValueError, OSError) as error:
+            objection = error
+        for each in self.ranks.gather(objection) if self.sharded else [objection]:
+            if each is not None:  # on every rank: none waits for one that has given up
+                raise each
         for name, named in every.items():
             checkpoints.write(folder, name, named)
         if folder is not None:
