@@ -1,4 +1,4 @@
-from .masked_model import MaskedModelConfig  # type: ignore[import-untyped]  # beside its weights
+from .masked_model import MaskedModelConfig  # type: ignore[import-not-found]  # beside its weights
 
 
 class RemoteConfig(MaskedModelConfig):

@@ -2,7 +2,7 @@
 attention_mask "full" or [B, 1, N, N], num_logits_to_keep."""
 
 from .configuration_remote import RemoteConfig
-from .masked_model import MaskedDecoder, MaskedModel  # type: ignore[import-untyped]  # beside its weights
+from .masked_model import MaskedDecoder, MaskedModel  # type: ignore[import-not-found]  # beside its weights
 
 
 class Decoder(MaskedDecoder):
