@@ -139,7 +139,7 @@ def prune(store: RunStore, dry_run: bool, unlinked: Counter[int] | None = None) 
     That is: leftovers of interrupted writes, and of the steps before the oldest intact checkpoint everything but the
     commits and the tables that people read (samples, evaluation). Files that a fork shares stay with the fork.
     unlinked: links of each file (by inode) that earlier dry runs would have deleted; updated. Returns what was (or
-    would be) deleted, and the bytes that frees. Raises RunHeld if the run is being trained.
+    would be) deleted, and the bytes that frees. Raises StoreError if the run is being trained.
     """
     with store.lock():
         counted: Counter[int] = Counter() if unlinked is None else unlinked

@@ -7,11 +7,22 @@ artifact means (tasks/).
 from ares.store.commits import Commit, Fork, Ref
 from ares.store.description import read_config, read_description, run_status
 from ares.store.drawn import read_drawn, read_finished_memo, read_measured
-from ares.store.errors import DamagedArtifact, RunHeld, StoreError
+from ares.store.errors import DamagedArtifact, StoreError
 from ares.store.files import file_digest, files_in
-from ares.store.locations import database_beside, database_of, run_store, runs_directory, runs_in, tracking_uri
+from ares.store.locations import (
+    RULE,
+    checked_name,
+    database_beside,
+    database_of,
+    is_name,
+    name_after,
+    name_of_rewind,
+    run_store,
+    runs_directory,
+    runs_in,
+    tracking_uri,
+)
 from ares.store.lock import held, is_held
 from ares.store.mirror import path_of
-from ares.store.names import RULE, checked_name, is_name, name_after, name_of_rewind
 from ares.store.sealed_lines import MEMO_FILE, Journal, Kept, Memo
 from ares.store.store import RunStore

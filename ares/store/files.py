@@ -1,12 +1,10 @@
-"""Listing, hashing, syncing and deleting files and folders; advice on file-system errors.
+"""Listing, hashing, syncing and deleting files and folders.
 
 Not covered: when an artifact counts as written (ares/store/store.py).
 """
 
-import errno
 import hashlib
 import os
-import re
 import shutil
 from pathlib import Path
 
@@ -14,11 +12,6 @@ from pathlib import Path
 def files_in(path: Path) -> list[Path]:
     """The files of a tree, in order; a file is a tree of one."""
     return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-
-
-def folders_in(path: Path) -> list[Path]:
-    """The folders of a tree, the innermost first."""
-    return sorted((folder for folder in [path, *path.rglob("*")] if folder.is_dir()), reverse=True)
 
 
 def file_digest(path: Path) -> str:
@@ -52,15 +45,3 @@ def fsync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def remedy_for(error: Exception) -> str:
-    """Advice on a file-system error; safetensors gives its number only in the message."""
-    told = re.search(r"os error (\d+)", str(error))
-    number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
-    remedies = {
-        errno.ENOSPC: "The disk is full: free some space and start the run again; the last commit is intact.",
-        errno.EROFS: "The file system is read-only.",
-        errno.EACCES: "Check who owns the directory.",
-    }
-    return remedies.get(number or 0, "")

@@ -28,7 +28,7 @@ from pathlib import Path, PurePosixPath
 from fsspec import AbstractFileSystem
 from pydantic import BaseModel
 
-from ares.store.errors import RunHeld, StoreError, told
+from ares.store.errors import StoreError, told
 from ares.store.lock import signature
 
 logger = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ class Lease:
     def _refusal(self, newest: Holder | None) -> StoreError:
         if newest is None or newest.released:
             return StoreError(f"{self._url}: its holder has just ended; give the same command again")
-        return RunHeld(f"{self._name!r} is in use by another process ({newest.who})")
+        return StoreError(f"{self._name!r} is in use by another process ({newest.who})")
 
     def _keep_renewing(self, ended: threading.Event) -> None:
         while not ended.wait(RENEWAL):

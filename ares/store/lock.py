@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from ares.store.errors import RunHeld
+from ares.store.errors import StoreError
 from ares.store.files import fsync
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ def signature() -> str:
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Hold a directory, made if missing. Raises RunHeld if another process holds it, and OSError.
+    """Hold a directory, made if missing. Raises StoreError if another process holds it, and OSError.
 
     A process of the same flow run is waited for: it was suspended, and leaves after its phase.
     """
@@ -74,7 +74,7 @@ def _wait_for(handle: TextIO, name: str) -> None:
                 handle.seek(0)
                 holder = handle.read()
                 if not _is_of_this_flow_run(holder):
-                    raise RunHeld(f"{name!r} is in use by another process ({holder})") from None
+                    raise StoreError(f"{name!r} is in use by another process ({holder})") from None
                 logger.info("%s: waits for the process that was suspended (%s)", name, holder)
                 asked_until = math.inf
         time.sleep(0.05)

@@ -24,8 +24,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from ares.store.commits import Ref
-from ares.store.errors import StoreError
-from ares.store.files import remedy_for
+from ares.store.errors import told
 
 MEMO_FILE = "phases.jsonl"
 
@@ -58,14 +57,12 @@ class SealedLines:
     def append(self, text: str) -> None:
         """Append a text, which survives a kill from here on; makes the folder. Raises StoreError."""
         line = json.dumps({"checksum": _checksum(text), "text": text}).encode() + b"\n"
-        try:
+        with told(self.path, "written"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab") as file:
                 if file.tell() > self._intact:
                     os.truncate(self.path, self._intact)
                 file.write(line)
-        except OSError as error:
-            raise StoreError(f"{self.path}: cannot be written: {error}. {remedy_for(error)}") from error
         self.texts.append(text)
         self._intact += len(line)
 

@@ -29,11 +29,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
-from safetensors import SafetensorError
 
 from ares.store.commits import Commit, Fork, Ref, sealed, unsealed
-from ares.store.errors import DamagedArtifact, StoreError
-from ares.store.files import files_in, folders_in, fsync, remedy_for, remove_tree, tree_hash
+from ares.store.errors import DamagedArtifact, StoreError, told
+from ares.store.files import files_in, fsync, remove_tree, tree_hash
 from ares.store.lease import LEASE
 from ares.store.lock import LOCK, held, is_held
 from ares.store.mirror import mirror_of
@@ -59,8 +58,6 @@ class RunStore:
         """Whether this store has the lock."""
         self._links: dict[int, tuple[tuple[int, ...], str | None, str]] = {}
         """By step, of commits that were read: the file's stamp, parent, digest."""
-        self._tables: dict[Ref, pa.Table] = {}
-        """Tables of the steps under way."""
         self._memos: dict[int, Memo] = {}
 
     @property
@@ -86,19 +83,18 @@ class RunStore:
         return self.write_file(path, lambda target: target.write_text(text), synced=True)
 
     def write_rows(self, path: str, rows: pd.DataFrame) -> Ref:
-        """Write a table as parquet; of a step under way, it stays in memory for `read_rows`, until `forget`."""
+        """Write a table as parquet."""
         table = pa.Table.from_pandas(rows, preserve_index=False)
-        ref = self.write_file(path, lambda target: pq.write_table(table, target, compression="zstd"))
-        self._keep(ref, table)
-        return ref
+        return self.write_file(path, lambda target: pq.write_table(table, target, compression="zstd"))
 
     def write_file(self, path: str, make: Callable[[Path], object], synced: bool = False) -> Ref:
         """Write a file or folder: `make` writes it under the temporary name it is given. synced: to disk, at once."""
         target = self.directory / path
         temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        try:
+        with told(target, "written"), ExitStack() as ending:
             target.parent.mkdir(parents=True, exist_ok=True)
             remove_tree(temporary)
+            ending.callback(remove_tree, temporary)  # left only if something failed
             make(temporary)
             digest = tree_hash(temporary)
             assert digest is not None
@@ -111,11 +107,6 @@ class RunStore:
             os.replace(temporary, target)
             if synced:
                 self._sync([target])
-        except (OSError, SafetensorError) as error:
-            remove_tree(temporary)
-            raise StoreError(f"{target}: cannot be written: {error}. {remedy_for(error)}") from error
-        finally:
-            remove_tree(temporary)  # left only if something failed
         return Ref(path=path, sha256=digest, bytes=size)
 
     def write_folder(self, path: str, fill: Callable[[Path], None]) -> Ref:
@@ -128,22 +119,11 @@ class RunStore:
         return self.write_file(path, make)
 
     def read_rows(self, ref: Ref) -> pd.DataFrame:
-        """Read a table artifact; of a step under way, once. Raises DamagedArtifact."""
-        table = self._tables.get(ref)
-        if table is None:
-            table = pq.read_table(self.path(ref))
-            self._keep(ref, table)
-        return table.to_pandas()
-
-    def _keep(self, ref: Ref, table: pa.Table) -> None:
-        """Keep a table in memory if its step is under way."""
-        if any(ref.path.startswith(f"{self.step_path(step)}/") for step in self._memos):
-            self._tables[ref] = table
+        """Read a table artifact. Raises DamagedArtifact."""
+        return pd.read_parquet(self.path(ref))
 
     def forget(self, step: int) -> None:
-        """Drop the tables of a step, and what its phases have found, from memory."""
-        folder = f"{self.step_path(step)}/"
-        self._tables = {ref: table for ref, table in self._tables.items() if not ref.path.startswith(folder)}
+        """Drop from memory what the phases of a step have found."""
         self._memos.pop(step, None)
 
     def path(self, ref: Ref) -> Path:
@@ -191,10 +171,8 @@ class RunStore:
         """Delete a file or folder of the run. Raises StoreError."""
         if self.mirror is not None:
             self.mirror.remove(self.name_of(path))
-        try:
+        with told(path, "deleted"):
             remove_tree(path)
-        except OSError as error:
-            raise StoreError(f"{path}: cannot be deleted: {error}. {remedy_for(error)}") from error
 
     def name_of(self, path: Path) -> str:
         """The name at the URL of a file or folder of the run; of the run itself the empty one."""
@@ -213,7 +191,7 @@ class RunStore:
         return sizes
 
     def delete(self) -> None:
-        """Delete the run. Raises RunHeld when it is being trained."""
+        """Delete the run. Raises StoreError when it is being trained."""
         with self.lock():
             self.remove(self.directory)
 
@@ -256,7 +234,7 @@ class RunStore:
 
     def _sync(self, paths: Iterable[Path]) -> None:
         """Flush files and folders to disk, with everything in them and the folders that name them. Raises OSError."""
-        inside = [each for path in paths if path.exists() for each in [*files_in(path), *folders_in(path)]]
+        inside = [each for path in paths for each in (path, *path.rglob("*")) if each.exists()]
         above = [folder for path in inside for folder in path.parents if folder.is_relative_to(self.directory.parent)]
         with ThreadPoolExecutor(SYNCING) as threads:
             list(threads.map(fsync, dict.fromkeys([*inside, *above])))
@@ -322,10 +300,8 @@ class RunStore:
         Until then a power failure may leave half-written ones under their final names, which their hashes reveal.
         """
         folder = self.step_path(commit.step)
-        try:
+        with told(self.directory, "put on disk"):
             self._sync(self.directory / path for path in (folder, *(ref.path for ref in commit.artifacts.values())))
-        except OSError as error:
-            raise StoreError(f"{self.directory}: not on disk: {error}. {remedy_for(error)}") from error
         self.write_json(f"{folder}/COMMIT.json", sealed(commit.model_dump(mode="json")))
 
     def read_commit(self, step: int) -> Commit:
@@ -412,13 +388,10 @@ class RunStore:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run directory. Raises RunHeld if another process holds it; a kill releases it."""
+        """Hold the run directory. Raises StoreError if another process holds it; a kill releases it."""
         with ExitStack() as stack:
-            try:
+            with told(self.directory, "written"):
                 stack.enter_context(held(self.directory))
-            except OSError as error:
-                told = f"{self.directory}: cannot be written: {error.strerror}. {remedy_for(error)}"
-                raise StoreError(told) from error
             if self.mirror is not None:
                 stack.enter_context(self.mirror.held(self._copy_id()))
                 # From now on the copy is taken to be what is at the URL.

@@ -141,7 +141,7 @@ def test_nothing_is_committed_that_the_disk_has_refused(store: RunStore, monkeyp
 
     store.write_json("bootstrap/x", 1)
     monkeypatch.setattr("ares.store.store.fsync", refused)
-    with pytest.raises(StoreError, match=r"not on disk: .*The disk is full"):
+    with pytest.raises(StoreError, match=r"cannot be put on disk: .*The disk is full"):
         chain(store, 1)
     assert store.last_commit() is None
 
