@@ -43,8 +43,6 @@ class Cursor:
     """Of each row: an epoch draws low ones first, equal ones in random order. None: all are equal."""
     is_settled: bool = False
     """Whether an earlier commit holds the ranks, so that they are not written again."""
-    shuffled: tuple[int, list[list[int]], np.ndarray] | None = None
-    """An epoch, `sizes` and the order they made, so that a set that has grown is not shuffled from its beginning."""
 
     def take(
         self, count: int, is_skipped: Callable[[int], bool] = lambda row: False, mixture: Mixture | None = None
@@ -83,15 +81,8 @@ class Cursor:
 
     def _order(self) -> np.ndarray:
         """This epoch's order of row numbers."""
-        sizes = self.sizes or [[0, self.size]]
-        epoch, done, order = self.shuffled or (-1, [], np.empty(0))
-        if epoch != self.epoch or not done or sizes[: len(done)] != done:
-            done, order = sizes[:1], _shuffled(self.seed, sizes[0][1], self.epoch)
-        for position, size in sizes[len(done) :]:
-            left = np.concatenate([order[position:], np.arange(len(order), size)])
-            generator = np.random.default_rng(derive_seed(self.seed, "grown", self.epoch, size))
-            order = np.concatenate([order[:position], generator.permutation(left)])
-        self.shuffled = self.epoch, sizes, order
+        (_, size), *grown = self.sizes or [[0, self.size]]
+        order = _shuffled(self.seed, size, self.epoch, tuple(map(tuple, grown)))
         return order if self.ranks is None else order[np.argsort(np.array(self.ranks)[order], kind="stable")]
 
     def _walk_of(self, mixture: Mixture) -> Iterator[int]:
@@ -110,8 +101,8 @@ class Cursor:
             yield firsts[chosen] + int(order[place])
 
     def follow(self, before: "Cursor") -> None:
-        """Take over the ranks of an earlier commit, and its order."""
-        self.ranks, self.is_settled, self.shuffled = before.ranks, True, before.shuffled
+        """Take over the ranks of an earlier commit."""
+        self.ranks, self.is_settled = before.ranks, True
 
     def state_dict(self) -> dict[str, Any]:
         """Where the walks are, and ranks that no commit holds yet; seed and size come from configuration and data."""
@@ -140,6 +131,12 @@ def rank(pass_rates: np.ndarray, order: Order) -> list[int] | None:
 
 
 @functools.lru_cache(maxsize=16)
-def _shuffled(seed: int, size: int, epoch: int) -> np.ndarray:
-    """An epoch's order of row numbers. Cached, since every step takes a few of them."""
-    return np.random.default_rng(derive_seed(seed, "order", epoch)).permutation(size)
+def _shuffled(seed: int, size: int, epoch: int, grown: tuple[tuple[int, ...], ...] = ()) -> np.ndarray:
+    """An epoch's order of row numbers. grown: from which position on the set had how many rows. Cached, since every
+    step takes a few of them."""
+    order = np.random.default_rng(derive_seed(seed, "order", epoch)).permutation(size)
+    for position, more in grown:
+        left = np.concatenate([order[position:], np.arange(len(order), more)])
+        generator = np.random.default_rng(derive_seed(seed, "grown", epoch, more))
+        order = np.concatenate([order[:position], generator.permutation(left)])
+    return order
