@@ -50,15 +50,10 @@ class _Place:
         """The last step whose commit is shared."""
         return self.at if self.phase is None else self.at - 1
 
-    @property
-    def phases(self) -> tuple[str, ...]:
-        """Phases of step `at` that are shared."""
-        return PHASES[: PHASES.index(self.phase) + 1] if self.phase else ()
-
     def results(self) -> list[Kept]:
-        """Kept results of these phases. The evaluation after the step's update is not shared, and neither is what an
-        earlier version has kept: a fork does not find it under its own keys."""
-        phases = ("turn", *self.phases) if self.phases else ()
+        """Kept results of the phases of step `at` that are shared. The evaluation after its update is not shared, and
+        neither is what an earlier version has kept: a fork does not find it under its own keys."""
+        phases = ("turn", *PHASES[: PHASES.index(self.phase) + 1]) if self.phase else ()
         kept = [each for each in self.parent.memo(self.at).of_phases(phases) if is_owned(each.key)]
         return [each for each in kept if not any("-validation-" in ref.path for ref in each.refs())]
 

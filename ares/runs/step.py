@@ -74,16 +74,15 @@ class Step:
         return self.sampled_version < self.number - 1
 
     def key(self, phase: str, inputs: str) -> str:
-        """Identity of a phase's result: the same run, settings, data, past, step and inputs give the same key."""
-        identity = self.run.drawn if self.number == 0 and phase in DRAWN else self.run.identity
-        parts = (str(self.number), phase, inputs, *self._past())
-        return owned_key(identity, hashlib.sha256(chr(31).join(parts).encode()).hexdigest()[:24])
+        """Identity of a phase's result: the same run, settings, data, past, step and inputs give the same key.
 
-    def _past(self) -> list[str]:
-        """Hashes of what made the weights. A step that is done again may end differently (on a GPU, or if a program
-        hits its time limit): results that later steps have kept are then another policy's."""
-        commit = self.run.store.digest(self._after) if self.number else None
-        return [*([commit] if commit else []), *([self.batch.sha256] if self.batch else [])]
+        The past are hashes of what made the weights. A step that is done again may end differently (on a GPU, or if a
+        program hits its time limit): results that later steps have kept are then another policy's.
+        """
+        identity = self.run.drawn if self.number == 0 and phase in DRAWN else self.run.identity
+        past = [self.run.store.digest(self._after) if self.number else None, self.batch.sha256 if self.batch else None]
+        parts = (str(self.number), phase, inputs, *filter(None, past))
+        return owned_key(identity, hashlib.sha256(chr(31).join(parts).encode()).hexdigest()[:24])
 
     def train_on(self, batch: Ref) -> None:
         """Set the batch of the update: until the step is committed, a rebuilt learner replays it from here."""

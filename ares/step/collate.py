@@ -27,8 +27,6 @@ OF_GRADERS = (
     "turns", "turn_rewards", "episode_error", "transcript",
 )  # fmt: skip
 """Optional columns of graded rows that are kept."""
-OF_WHOLE_ROWS = ("mask_seeds",)
-"""What is measured that is not as wide as the responses."""
 
 
 def token_batch(rows: pd.DataFrame, pad_id: int) -> DataProto:
@@ -104,7 +102,7 @@ def measured_batch(rows: pd.DataFrame, measured: list[DataProto], pad_id: int) -
     width, fields = batch.tensor("responses").shape[1], {}
     for name in [name for name in measured[0].fields if name not in batch.fields]:
         parts = [part.tensor(name) for part in measured]
-        if name not in OF_WHOLE_ROWS:
+        if name != "mask_seeds":  # which are of whole rows
             parts = [torch.nn.functional.pad(part, (0, width - part.shape[-1])) for part in parts]
         fields[name] = torch.cat(parts)
     return batch.union(DataProto.from_dict(fields))

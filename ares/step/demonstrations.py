@@ -289,16 +289,15 @@ def tokenise(
         whole, parts = (tokenizer.decode(each, clean_up_tokenization_spaces=False) for each in (ids, apart))
         if whole == parts:
             ids, places = apart, places_apart
-        elif any(text[begin : places[token][1]].strip() for token, begin in joined):  # blanks may stay unlearnt
-            raise DataError(
-                f"the answer {text[joined[0][1] :]!r:.60} begins within a token: take a chat template that writes no "
-                "space before it"
-            )
     said = [False] * len(ids)
     for begin, end in spans:
         first, beyond = bisect_left(places, (begin,)), bisect_left(places, (end,))
-        if first == beyond:
-            raise DataError(f"the answer {text[begin:end]!r:.60} is part of a token that begins before it")
+        joined_part = text[begin : places[first - 1][1]] if first else ""
+        if joined_part.strip() or first == beyond:  # blanks may stay unlearnt
+            raise DataError(
+                f"the answer {text[begin:]!r:.60} begins within a token: take a chat template that writes no space "
+                "before it"
+            )
         ends = [number for number in range(first, beyond) if ids[number] in end_ids] or [beyond - 1]
         last = ends[0]  # behind the last one, Llama 3's first template begins another answer
         if rest := tokenizer.decode(ids[last + 1 : ends[-1]], skip_special_tokens=True).strip():

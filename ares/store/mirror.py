@@ -225,8 +225,6 @@ def _is_damaged(file: Path) -> bool:
     """Whether a run.json or a commit is not what was written, as after a power failure."""
     try:
         unsealed(file.read_bytes(), file)
-    except DamagedArtifact:
-        return True
-    except StoreError:  # of a newer version of ares
-        pass
+    except StoreError as error:  # another one: of a newer version of ares
+        return isinstance(error, DamagedArtifact)
     return False
