@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
+from ares.evaluation import Evaluation, EvaluationRequest
 from ares.runs import first_difference
 from ares.runs.lineage import fork
+from ares.runs.retention import prune
 from ares.store import MEMO_FILE, StoreError
 from ares.store.store import RunStore
 from tests.short_runs import ares, log, told, train
@@ -104,8 +106,6 @@ def test_a_run_that_is_shortened_to_where_it_stands_says_what_its_end_lacks(copy
 
 
 def test_gc_keeps_what_a_resume_needs_and_what_people_read(copy: RunStore) -> None:
-    from ares.runs.retention import prune
-
     (copy.directory / "steps/000004/.batch.1.partial").mkdir()
     before = {path for path in copy.directory.rglob("*") if path.is_file()}
     listed = prune(copy, dry_run=True)
@@ -136,9 +136,6 @@ def test_a_dry_gc_foretells_what_is_freed_of_runs_that_share_files(copy: RunStor
 
 def test_weights_that_gc_made_unreachable_are_reported_at_once(copy: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """`ares eval --step` started Ray and failed a minute later in the learner: "batch is missing"."""
-    from ares.evaluation import Evaluation, EvaluationRequest
-    from ares.runs.retention import prune
-
     monkeypatch.setenv("ARES_RUNS", str(copy.directory.parent))
     monkeypatch.setattr("ares.cluster.cluster.connect", lambda *_: pytest.fail("Ray was started"))
     prune(copy, dry_run=False)
@@ -153,8 +150,6 @@ def test_weights_that_gc_made_unreachable_are_reported_at_once(copy: RunStore, m
 
 def test_a_fork_is_not_forked_in_its_parents_past(copy: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The weights after a step before its own were replayed with its settings, in place of those of its past."""
-    from ares.evaluation import Evaluation, EvaluationRequest
-
     runs = copy.directory.parent
     monkeypatch.setenv("ARES_RUNS", str(runs))
     fork("copy", 3, None, ["learner.lr=0.001"], "fork", runs)

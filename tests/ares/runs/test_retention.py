@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ares.config import ConfigError
-from ares.runs.retention import DAY, Policy, expired, prune
+from ares.runs.retention import DAY, Policy, collect, expired, prune
 from ares.store import MEMO_FILE, Kept
 from ares.store.lock import held
 from ares.store.store import RunStore
@@ -156,13 +156,6 @@ def test_what_killed_forks_left_beside_the_runs_goes(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [".under-way.2.partial"]
 
 
-def test_a_limit_on_all_runs_together_names_none(runs: Path) -> None:
-    """The limit was held against the named ones alone."""
-    refused = told(runs, "gc", "new", "--max-size", "0")
-    assert (refused.returncode, "--max-size is a limit on all runs together" in refused.stderr) == (2, True)
-    assert (runs / "new" / "weights").exists()
-
-
 def files(folder: Path) -> dict[str, bytes | None]:
     return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
@@ -210,3 +203,9 @@ def test_a_run_that_cannot_be_used_holds_up_others_where_it_is_named(damage: boo
 def test_a_policy_that_would_delete_every_run_or_says_nothing_is_refused(option: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         ares_gc.fn(**option)
+
+
+def test_a_limit_on_all_runs_together_names_none() -> None:
+    """The limit was held against the named ones alone."""
+    with pytest.raises(ConfigError, match="--max-size is a limit on all runs together"):
+        collect(Policy(max_size=0), ["new"])

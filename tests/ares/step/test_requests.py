@@ -9,19 +9,8 @@ from ares.step.requests import asked_rows, begun_rows, continue_rows, engine_cal
 from ares.step.rows import GREEDY
 from tests.ares.builders import config
 
-PROBLEMS = pd.DataFrame({"id": ["a", "b"], "prompt_token_ids": [[1], [2, 2]]})
-STOPPING = PROBLEMS.assign(stops=[["\n\n"], []])
+STOPPING = pd.DataFrame({"id": ["a", "b"], "prompt_token_ids": [[1], [2, 2]], "stops": [["\n\n"], []]})
 SETTINGS = config("rollout.max_staleness=2", "rollout.parts=2").rollout
-
-
-def test_a_request_has_the_stop_strings_of_its_problem() -> None:
-    rows = requested_rows(PROBLEMS.assign(stops=[["\nclass "], []]), 0, 2, False, (7, "validation", "held-out"))
-    ((_, requests, settings),) = engine_calls(rows, 1.0, config().rollout)
-    assert [request.stops for request in requests] == [("\nclass ",), ("\nclass ",), (), ()]
-    assert settings.temperature == 1.0
-    without = requested_rows(PROBLEMS, 0, 2, False, (7, "validation", "held-out"))
-    ((_, requests, _),) = engine_calls(without, 1.0, config().rollout)
-    assert {request.stops for request in requests} == {()}
 
 
 def answers(*tokens: list[int], reason: str) -> pd.DataFrame:
@@ -38,7 +27,10 @@ def problems_of(rows: pd.DataFrame) -> pd.DataFrame:
     return STOPPING.set_index("id").loc[rows["id"]].reset_index()
 
 
-def test_an_unfinished_response_is_continued_with_its_seed(tmp_path: Path) -> None:
+def test_an_unfinished_response_is_continued_with_its_seed_and_stop_strings(tmp_path: Path) -> None:
+    plain = requested_rows(STOPPING.drop(columns="stops"), 0, 2, False, (7, "validation", "held-out"))
+    ((_, requests, _),) = engine_calls(plain, 1.0, config().rollout)
+    assert {request.stops for request in requests} == {()}
     requested = requested_rows(STOPPING, 0, 2, True, (7, "rollout", 4))
     rows = begun_rows(requested)
     for part, begun, reason in ((1, 0, "stop"), (2, 4, "length"), (3, 8, "length")):

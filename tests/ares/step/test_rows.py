@@ -73,9 +73,7 @@ def test_the_greedy_answer_becomes_its_groups_baseline_and_no_row_of_it() -> Non
     assert ordered["sample"].tolist() == [0, 1] * 3
     assert column(ordered, "baseline") == [1, 1, 0, 0, None, None]
     assert total_reward(ordered).tolist() == [0, 0, 1, 1, 1, 0]
-
-
-def test_without_a_greedy_answer_there_is_no_baseline_and_without_a_score_no_reward() -> None:
+    # Without one there is no baseline, and without a score no reward.
     ordered = in_training_order(rewarded(joined_rows(*shards([{0: 1, 1: None}]), PROBLEMS), config(), None))
     assert "baseline" not in ordered
     np.testing.assert_array_equal(total_reward(ordered), [1.0, np.nan])
