@@ -193,9 +193,7 @@ def test_a_run_resumes_after_gc(tmp_path: Path) -> None:
     [
         ({"phase": "update"}, "rollout, score, experience, shape"),
         ({"overrides": ["algorithm.kl.kind=adaptive", "algorithm.kl.coef=0.1"]}, "do not fit the new settings"),
-        ({"phase": "experience", "overrides": ["algorithm.kl.penalty=full"]}, r"penalty: .*\(experience\)"),
         ({"phase": "rollout", "overrides": ["algorithm.advantage.estimator=gae"]}, r"estimator: .*\(the checkpoint\)"),
-        ({"phase": None, "overrides": ["bootstrap.n=3"]}, r"bootstrap.n: 2 → 3 \(the bootstrap\)"),
     ],
 )
 def test_a_fork_that_is_refused_leaves_nothing(runs: Path, arguments: dict[str, object], message: str) -> None:

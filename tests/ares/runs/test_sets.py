@@ -63,17 +63,6 @@ def test_a_file_that_changes_or_vanishes_is_named_until_it_is_put_back(tmp_path:
     assert found.problems(first).frame["id"].tolist() == ["a.jsonl/0", "a.jsonl/1"]
 
 
-def test_a_bad_row_is_named_and_a_repaired_file_is_read(tmp_path: Path) -> None:
-    write(tmp_path, "a.jsonl", "1+1")
-    found = growing(tmp_path)
-    (tmp_path / "b.jsonl").write_text('{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "1+2=?"}\n')
-    for _ in range(2):
-        with pytest.raises(DataError, match=r"b\.jsonl:2: column 'answer' is missing"):
-            found.look(found.first)
-    write(tmp_path, "b.jsonl", "1+1", "1+2")
-    assert found.look(found.first)["b.jsonl"]["rows"] == 2
-
-
 def test_a_folder_that_is_not_there_or_empty_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere: data\.grows=true, and there is no such folder"):
         growing(tmp_path / "nowhere")
@@ -139,12 +128,14 @@ def test_a_file_that_comes_in_a_step_is_in_its_commit_and_seen_by_all_that_follo
 
 def test_a_bad_or_changed_file_ends_the_step_without_a_commit_and_a_repaired_one_is_seen(folder: Path) -> None:
     run = opened(folder)
-    (folder / "second.jsonl").write_text("{half")
-    with pytest.raises(DataError, match=r"second\.jsonl:1: not JSON"):
-        commit(run)
+    lacking = '{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "1+2=?"}'
+    for bad, told in (("{half", ":1: not JSON"), (lacking, ":2: column 'answer' is missing")):
+        (folder / "second.jsonl").write_text(bad)
+        with pytest.raises(DataError, match=rf"second\.jsonl{told}"):
+            commit(run)
     assert run.store.committed_steps() == []
     add(folder / "second.jsonl", 1)
-    commit(opened(folder))
+    commit(run)
     add(folder / "second.jsonl", 2)
     with pytest.raises(DataError, match=r"second\.jsonl: changed since the run saw it"):
         opened(folder)

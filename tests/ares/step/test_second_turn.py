@@ -113,26 +113,6 @@ def test_the_longest_sequence_has_room_for_both_tries_and_the_verdict() -> None:
         assert config("reward.kind=code", setting, *lengths).longest_sequence == 48 + 64 + 100 + 64
 
 
-def test_a_response_that_ended_with_another_end_token_than_the_tokenizers_does_not_end_twice() -> None:
-    """As with Qwen2.5's base models: the template ends a turn with <|im_end|>, the tokenizer's end token is another."""
-    tokens = copy.deepcopy(tokenizer())
-    end = tokens.eos_token_id
-    tokens.eos_token = tokens.pad_token
-    rows, problems = first_turns(tokenizer())
-    ids = second_turn_rows(rows, problems, tokens, SecondTurnConfig(), KEY, {})["prompt_token_ids"][0]
-    said = len([5, 6, *rows["token_ids"][1]])
-    assert ids[said - 1] == end
-    assert tokens.decode(ids[said:]).startswith("\n<|im_start|>user\n1 of 2")
-
-
-def test_a_template_that_rewrites_what_was_said_is_refused() -> None:
-    tokens = copy.deepcopy(tokenizer())
-    tokens.chat_template = "{% for m in messages %}{{ m['content'] | length }}{% endfor %}"
-    rows, problems = first_turns(tokens)
-    with pytest.raises(ConfigError, match="so a response cannot be continued as it was sampled"):
-        second_turn_rows(rows, problems, tokens, SecondTurnConfig(), KEY, {})
-
-
 def test_a_first_turn_is_credited_with_its_own_second_turns() -> None:
     settings = config(*SETTINGS)
     right, wrong = ["accepted"] * 2, ["wrong_answer"] * 2

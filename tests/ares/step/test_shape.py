@@ -347,7 +347,6 @@ def test_truncated_rows_are_left_out_where_that_is_configured(masked: bool) -> N
     [
         (1.5, "truncated", [1.5, 0.5, 1.25]),
         (None, "truncated", [1.0] * 3),
-        (1.5, "masked", [0.0, 0.0, 1.25]),
         (1.5, "masked, importance_floor: 0.4", [0.0, 0.5, 1.25]),
         (1.5, "rejected, importance_level: geometric", [0.0, 0.0, 1.0]),
     ],

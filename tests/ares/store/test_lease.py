@@ -136,40 +136,32 @@ def test_a_copied_copy_is_another_machines(machines: Machines, monkeypatch: pyte
         assert len(watched) == 2
 
 
-def test_one_that_was_stopped_cannot_commit_any_more(machines: Machines, stopped: set[str]) -> None:
+def test_one_that_was_stopped_and_its_actor_can_write_nothing_any_more(machines: Machines, stopped: set[str]) -> None:
+    batch, other = "steps/000001/batch.json", "steps/000001/x.json"
     with ExitStack() as stack:
         first = machines("first")
         bootstrap = begun(first, stack)
+        actor = machines("node")
+        actor.act_for(first.writer)
+        actor.write_json(other, {"by": "first"})
+        actor.write_json(other, {"by": "again"})
         stopped.add(first.writer)
         second = machines("second")
         stack.enter_context(second.lock())
         assert second.last_commit() == bootstrap
         theirs = step_of(second, 1, bootstrap, "second")
-        with pytest.raises(LeaseLost, match="was taken over from this process"):
-            first.write_json("steps/000001/batch.json", {"by": "first"})
-        with pytest.raises(LeaseLost):
-            first.write_commit(commit(1, bootstrap))
-        with pytest.raises(LeaseLost):
-            first.remove(first.directory / "steps")
-        assert READERS["json"](machines("third"), theirs.artifacts["batch"]) == {"by": "second"}
+        ref = second.write_json(other, {"by": "second"})
+        for work in (
+            lambda: first.write_json(batch, {"by": "first"}),
+            lambda: first.write_commit(commit(1, bootstrap)),
+            lambda: first.remove(first.directory / "steps"),
+            lambda: actor.write_json(other, {"by": "first"}),
+        ):
+            with pytest.raises(LeaseLost, match="was taken over from this process"):
+                work()
+        for written in (theirs.artifacts["batch"], ref):
+            assert READERS["json"](machines("third"), written) == {"by": "second"}
         assert machines("third").last_commit() == theirs
-
-
-def test_an_actor_of_one_that_was_stopped_replaces_nothing(machines: Machines, stopped: set[str]) -> None:
-    with ExitStack() as stack:
-        first = machines("first")
-        begun(first, stack)
-        actor = machines("node")
-        actor.act_for(first.writer)
-        actor.write_json("steps/000001/x.json", {"by": "first"})
-        actor.write_json("steps/000001/x.json", {"by": "again"})
-        stopped.add(first.writer)
-        second = machines("second")
-        stack.enter_context(second.lock())
-        ref = second.write_json("steps/000001/x.json", {"by": "second"})
-        with pytest.raises(LeaseLost):
-            actor.write_json("steps/000001/x.json", {"by": "first"})
-        assert READERS["json"](machines("third"), ref) == {"by": "second"}
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["a new commit", "one of a step that is done again"])
