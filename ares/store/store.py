@@ -120,7 +120,7 @@ class RunStore:
 
     def read_rows(self, ref: Ref) -> pd.DataFrame:
         """Read a table artifact. Raises DamagedArtifact."""
-        return pd.read_parquet(self.path(ref))
+        return pq.read_table(self.path(ref)).to_pandas()
 
     def forget(self, step: int) -> None:
         """Drop from memory what the phases of a step have found."""
