@@ -40,6 +40,8 @@ class GrowingSet:
         self._read = read
         self._problems: dict[str, Problems] = {}
         """By the sha256 of a file."""
+        self._digests: dict[str, tuple[tuple[int, int], str]] = {}
+        """The sha256 of each file, and its time and size then."""
         self.first: Files = self.look({}) if first is None else first
 
     def look(self, known: Files) -> dict[str, dict[str, Any]]:
@@ -53,7 +55,7 @@ class GrowingSet:
         new = [name for name in named if name not in known and not name.startswith(".")]
         if not new and not known:
             raise DataError(f"{self.folder}: data.grows=true, and there is no file to begin with")
-        digests = {name: file_digest(self.folder / name) for name in new}
+        digests = {name: self._digest(name) for name in new}
         return {name: {"sha256": digest, "rows": len(self._of(name, digest))} for name, digest in digests.items()}
 
     def problems(self, files: Files) -> Problems:
@@ -66,11 +68,19 @@ class GrowingSet:
     def _check(self, name: str, noted: Mapping[str, Any]) -> None:
         path = self.folder / name
         try:
-            has_changed = file_digest(path) != noted["sha256"]
+            has_changed = self._digest(name) != noted["sha256"]
         except FileNotFoundError as error:
             raise DataError(f"{path}: the run draws from this file, and it is gone: put it back") from error
         if has_changed:
             raise DataError(f"{path}: changed since the run saw it: put back what it was, new rows in a new file")
+
+    def _digest(self, name: str) -> str:
+        path = self.folder / name
+        stat = path.stat()
+        at = (stat.st_mtime_ns, stat.st_size)
+        if name not in self._digests or self._digests[name][0] != at:
+            self._digests[name] = at, file_digest(path)
+        return self._digests[name][1]
 
     def _of(self, name: str, digest: str) -> Problems:
         if digest not in self._problems:

@@ -58,6 +58,8 @@ class RunStore:
         """Whether this store has the lock."""
         self._links: dict[int, tuple[tuple[int, ...], str | None, str]] = {}
         """By step, of commits that were read: the file's stamp, parent, digest."""
+        self._tables: dict[Ref, pa.Table] = {}
+        """Tables of the steps under way."""
         self._memos: dict[int, Memo] = {}
 
     @property
@@ -83,9 +85,11 @@ class RunStore:
         return self.write_file(path, lambda target: target.write_text(text), synced=True)
 
     def write_rows(self, path: str, rows: pd.DataFrame) -> Ref:
-        """Write a table as parquet."""
+        """Write a table as parquet; of a step under way, it stays in memory for `read_rows`, until `forget`."""
         table = pa.Table.from_pandas(rows, preserve_index=False)
-        return self.write_file(path, lambda target: pq.write_table(table, target, compression="zstd"))
+        ref = self.write_file(path, lambda target: pq.write_table(table, target, compression="zstd"))
+        self._keep(ref, table)
+        return ref
 
     def write_file(self, path: str, make: Callable[[Path], object], synced: bool = False) -> Ref:
         """Write a file or folder: `make` writes it under the temporary name it is given. synced: to disk, at once."""
@@ -119,11 +123,22 @@ class RunStore:
         return self.write_file(path, make)
 
     def read_rows(self, ref: Ref) -> pd.DataFrame:
-        """Read a table artifact. Raises DamagedArtifact."""
-        return pq.read_table(self.path(ref)).to_pandas()
+        """Read a table artifact; of a step under way, once. Raises DamagedArtifact."""
+        table = self._tables.get(ref)
+        if table is None:
+            table = pq.read_table(self.path(ref))
+            self._keep(ref, table)
+        return table.to_pandas()
+
+    def _keep(self, ref: Ref, table: pa.Table) -> None:
+        """Keep a table in memory if its step is under way."""
+        if any(ref.path.startswith(f"{self.step_path(step)}/") for step in self._memos):
+            self._tables[ref] = table
 
     def forget(self, step: int) -> None:
-        """Drop from memory what the phases of a step have found."""
+        """Drop the tables of a step, and what its phases have found, from memory."""
+        folder = f"{self.step_path(step)}/"
+        self._tables = {ref: table for ref, table in self._tables.items() if not ref.path.startswith(folder)}
         self._memos.pop(step, None)
 
     def path(self, ref: Ref) -> Path:
