@@ -37,7 +37,7 @@ from prefect.states import Cancelled, Completed, Crashed, Failed, Pending, Runni
 
 from ares.runs import Conductor, Run
 from flows.prefect_client import LOOK_SECONDS, find_suspension
-from flows.run_log import OURS, LogsTab, has_ui
+from flows.run_log import LogsTab, has_ui, records_to
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -57,6 +57,8 @@ class Record:
     """A flow run or task run at Prefect's server. `id` is None until it is there, and if the server was away."""
 
     title: str
+    rank: int
+    """STEPS of a flow run, OTHERS of a task run."""
     id: UUID | None = None
 
 
@@ -71,20 +73,14 @@ class PrefectConductor(Conductor):
         self._requests: PriorityQueue[tuple[int, int, str, Request]] = PriorityQueue()
         self._numbers = count()
         self._thread = Thread(target=copy_context().run, args=(self._send_all,), name="prefect-records", daemon=True)
-        self._log = _StepLog(self)
         self._beat = 0.0
 
     def __enter__(self) -> "PrefectConductor":
         self._thread.start()
         self._send("whose run this is", self._tag)
-        if has_ui():
-            for room in OURS:
-                logging.getLogger(room).addHandler(self._log)
         return self
 
     def __exit__(self, *error: object) -> None:
-        for room in OURS:
-            logging.getLogger(room).removeHandler(self._log)
         self._send("", lambda _: None, END)
         self._thread.join(END_SECONDS)
         if self._thread.is_alive():
@@ -92,9 +88,9 @@ class PrefectConductor(Conductor):
 
     async def step(self, title: str, number: int, work: Callable[[], Awaitable[None]]) -> None:
         """Run a step as a child flow run. Raises Pause if the run was suspended."""
-        step = Record(title)
-        create = partial(self._create_step, step, number)
-        with self._shown(step, create, SyncPrefectClient.set_flow_run_state):
+        step = Record(title, STEPS)
+        logs = [_StepLog(step, self._send)] if has_ui() else []
+        with self._shown(step, partial(self._create_step, step, number)), records_to(*logs):
             self._step = step
             try:
                 await work()
@@ -106,9 +102,8 @@ class PrefectConductor(Conductor):
 
     async def phase(self, title: str, work: Callable[[], Awaitable[R]], retries: int) -> R:
         """Run a phase as a task run of the step, or of the run itself. Raises Pause if the run was suspended."""
-        phase, parent = Record(title), self._step or Record(self.run.store.name, self._run_id)
-        create = partial(self._create_phase, phase, parent)
-        with self._shown(phase, create, SyncPrefectClient.set_task_run_state):
+        phase, parent = Record(title, OTHERS), self._step or Record(self.run.store.name, STEPS, self._run_id)
+        with self._shown(phase, partial(self._create_phase, phase, parent)):
             return await super().phase(title, work, retries)
 
     def warn(self, run: str, kind: str, text: str) -> None:
@@ -126,12 +121,11 @@ class PrefectConductor(Conductor):
         raise Pause(text, state=suspended)
 
     @contextmanager
-    def _shown(self, record: Record, create: Request, set_state: Callable[..., object]) -> Iterator[None]:
+    def _shown(self, record: Record, create: Request) -> Iterator[None]:
         """Have a record created, and told how what is inside ended."""
         if self._suspended is not None:
             raise Pause(state=self._suspended)
-        rank = STEPS if set_state is SyncPrefectClient.set_flow_run_state else OTHERS
-        self._send(f"of {record.title}", create, rank)
+        self._send(f"of {record.title}", create, record.rank)
         ended: BaseException | None = None
         try:
             yield
@@ -139,7 +133,7 @@ class PrefectConductor(Conductor):
             ended = error
             raise
         finally:
-            self._send(f"how {record.title} ended", partial(self._end, record, ended, set_state), rank)
+            self._send(f"how {record.title} ended", partial(self._end, record, ended), record.rank)
 
     def _send(self, about: str, request: Request, rank: int = OTHERS) -> None:
         """Queue a request. about: what Prefect does not know if it fails."""
@@ -190,15 +184,10 @@ class PrefectConductor(Conductor):
                 task, parent.id, dynamic_key=uuid4().hex, name=phase.title, state=Running()
             ).id
 
-    def _end(
-        self,
-        record: Record,
-        error: BaseException | None,
-        set_state: Callable[..., object],
-        client: SyncPrefectClient,
-    ) -> None:
+    def _end(self, record: Record, error: BaseException | None, client: SyncPrefectClient) -> None:
+        set_state: Any = client.set_flow_run_state if record.rank == STEPS else client.set_task_run_state
         if record.id is not None:
-            set_state(client, record.id, self._state_after(error, client), force=True)
+            set_state(record.id, self._state_after(error, client), force=True)
 
     def _state_after(self, error: BaseException | None, client: SyncPrefectClient) -> State[Any]:
         """The state of a part: it ended well, it failed, or its run or process ended."""
@@ -229,17 +218,15 @@ class PrefectConductor(Conductor):
 
 
 class _StepLog(logging.Handler):
-    """Sends records to the Logs tab of the step during which they are logged."""
+    """Sends records to the Logs tab of a step."""
 
-    def __init__(self, conductor: PrefectConductor) -> None:
+    def __init__(self, step: Record, send: Callable[[str, Request], None]) -> None:
         super().__init__(logging.INFO)
-        self._conductor = conductor
+        self._step, self._send = step, send
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queue a record: the step's flow run may not be there yet."""
-        step = self._conductor._step
-        if step is not None:
-            self._conductor._send("of a line of the log", lambda _: LogsTab(step.id).emit(record))
+        self._send("of a line of the log", lambda _: LogsTab(self._step.id).emit(record))
 
 
 def _train_step(number: int) -> None:

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import product
 from typing import Any, TextIO, TypeVar
 
 OURS = ("ares", "algorithms", "flows", "rewards", "sandbox", "tasks")
@@ -51,6 +50,7 @@ class JsonLines(logging.StreamHandler[TextIO]):
 def run_log() -> Iterator[None]:
     """Inside a flow: records of ares go to its flow run, which stays suspended if it leaves so."""
     from prefect import runtime
+    from prefect.events import emit_event
     from prefect.exceptions import Pause
 
     handlers: list[logging.Handler] = []
@@ -58,26 +58,29 @@ def run_log() -> Iterator[None]:
         handlers.append(LogsTab(runtime.flow_run.id))
     if is_json() and not any(isinstance(handler, JsonLines) for handler in logging.getLogger().handlers):
         handlers.append(JsonLines())  # in a process of a worker, not of the command line
-    loggers = [logging.getLogger(room) for room in OURS]
-    for logger, handler in product(loggers, handlers):
+    try:
+        with records_to(*handlers):
+            yield
+    except Pause:
+        if has_ui():
+            # Prefect's engine sent heartbeats until now: without another event the run would be marked as crashed.
+            resource = {"prefect.resource.id": f"prefect.flow-run.{runtime.flow_run.id}"}
+            emit_event("prefect.flow-run.Suspended", resource=resource)
+        raise
+
+
+@contextmanager
+def records_to(*handlers: logging.Handler) -> Iterator[None]:
+    """Inside, records of ares at INFO and above go to these handlers too."""
+    pairs = [(logging.getLogger(room), handler) for room in OURS for handler in handlers]
+    for logger, handler in pairs:
         logger.setLevel(logging.INFO)
         logger.addHandler(handler)
     try:
         yield
-    except Pause:
-        if has_ui():
-            _show_suspended(runtime.flow_run.id)
-        raise
     finally:
-        for logger, handler in product(loggers, handlers):
+        for logger, handler in pairs:
             logger.removeHandler(handler)
-
-
-def _show_suspended(flow_run: object) -> None:
-    """Prefect's engine sent heartbeats until now, so without another event the run would be marked as crashed."""
-    from prefect.events import emit_event
-
-    emit_event("prefect.flow-run.Suspended", resource={"prefect.resource.id": f"prefect.flow-run.{flow_run}"})
 
 
 async def run_in_flow(kind: str, title: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
