@@ -46,8 +46,6 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 """Between looks at the running children's commits, for the display and for a bootstrap that another child waits for."""
-LOGS = "logs"
-"""Folder of the children's output, in the ablation's."""
 
 
 @dataclass
@@ -143,7 +141,7 @@ async def _train_and_compare(plan: Plan) -> dict[str, Any]:
 
 async def _train_children(plan: Plan, parent_run: str, terminal: Console) -> dict[str, str]:
     """Train the unfinished children, in order and as many at a time as fit; returns the error of each that failed."""
-    logs, failed = plan.folder / LOGS, dict[str, str]()
+    logs, failed = plan.folder / "logs", dict[str, str]()
     logs.mkdir(exist_ok=True)
     terminal.print(f"{len(plan.children)} children, {plan.parallel} at a time; logs: {logs}", markup=False)
 
@@ -151,7 +149,7 @@ async def _train_children(plan: Plan, parent_run: str, terminal: Console) -> dic
         tell(child, "started")
         try:
             _take_bootstrap(plan, child)
-            await train_child.with_options(task_run_name=child.name)(child, parent_run, plan.folder)
+            await train_child(child, parent_run, logs / f"{child.name}.log")
             tell(child, "finished")
         except UserError as error:
             tell(child, f"failed: {error}", logging.WARNING)
@@ -197,17 +195,15 @@ def _take_bootstrap(plan: Plan, child: Child) -> None:
         share_bootstrap(donor.name, child.name, runs_directory())
 
 
-@task(name="child", cache_policy=NO_CACHE, persist_result=False)
-async def train_child(child: Child, parent_run: str, folder: Path) -> None:
-    """Train one child in a process of its own; folder: the ablation's. Raises UserError with its last line of output.
+@task(name="child", task_run_name="{child.name}", cache_policy=NO_CACHE, persist_result=False)
+async def train_child(child: Child, parent_run: str, log: Path) -> None:
+    """Train one child in a process of its own, whose output goes to `log`. Raises UserError with its last line.
 
     If this process is killed, the child ends too, and resumes from its last commit.
     """
-    log = folder / LOGS / f"{child.name}.log"
     tags = {"ares.ablation": child.config.tracking.experiment, "ares.variant": child.variant,
             "ares.seed": str(child.seed)}  # fmt: skip
-    given = {"tracking.parent_run": parent_run, "tracking.tags": tags}
-    settings = [f"{name}={json.dumps(value)}" for name, value in given.items()]
+    settings = [f"tracking.parent_run={json.dumps(parent_run)}", f"tracking.tags={json.dumps(tags)}"]
     # All share one API: this process's own, or the user's server.
     api = PREFECT_API_URL.value()
     with log.open("ab") as output:
@@ -221,9 +217,8 @@ async def train_child(child: Child, parent_run: str, folder: Path) -> None:
     finally:
         await asyncio.to_thread(service.end, [process])
     if code != 0 or not _is_finished(child):
-        lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
-        last_word = next(filter(None, reversed(lines)), "it said nothing")
-        raise UserError(f"{last_word} (exit code {code}, {log})")
+        said = log.read_text(encoding="utf-8", errors="replace").strip() or "it said nothing"
+        raise UserError(f"{said.splitlines()[-1].strip()} (exit code {code}, {log})")
 
 
 def _store(child: Child) -> RunStore:

@@ -8,14 +8,13 @@ import runpy
 import signal
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from typing import IO
 
 import httpx
 
-from rewards.child_process import environment
+from rewards.child_process import end_with, environment
 
 STOP_SECONDS = 15.0
 """Time for services to end before they are killed."""
@@ -76,13 +75,7 @@ def kill_group(service: Service) -> None:
     service.wait()
 
 
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os.killpg(0, signal.SIGKILL)
-
-
 if __name__ == "__main__":
-    threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
+    end_with(int(sys.argv[1]))
     del sys.argv[:2]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
