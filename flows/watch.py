@@ -72,23 +72,17 @@ def watch(run: Run, is_over: bool = False) -> Trip | None:
     acts = {trip.action: trip for trip in reversed(trips) if not is_over}
     if "rewind" in acts:
         return acts["rewind"]
-    if "pause" in acts:
-        _pause(run, acts["pause"])
+    if "pause" not in acts:
+        return None
+    trip, name, pauses = acts["pause"], run.store.name, run.store.read_run().get("pauses", [])
+    if not any(pause["step"] == last for pause in pauses):  # else it was resumed, by a person who has looked
+        run.conductor.warn(name, trip.wire, trip.why)  # first: killed in between, it is told twice
+        run.store.update_run(pauses=[*pauses, {"step": last, "why": trip.why}])
+        run.conductor.pause(
+            f"{name} is paused. {trip.why[0].upper()}{trip.why[1:]} (watch.{trip.wire}). Look at it with "
+            f"`ares inspect {name} --step {last}`; `ares resume {name}` goes on"
+        )
     return None
-
-
-def _pause(run: Run, trip: Trip) -> None:
-    """Note a pause and end the run, unless it is noted: then it was resumed, by a person who has looked."""
-    store, step = run.store, run.state.step
-    pauses = store.read_run().get("pauses", [])
-    if any(pause["step"] == step for pause in pauses):
-        return
-    run.conductor.warn(store.name, trip.wire, trip.why)  # first: killed in between, it is told twice
-    store.update_run(pauses=[*pauses, {"step": step, "why": trip.why}])
-    run.conductor.pause(
-        f"{store.name} is paused. {trip.why[0].upper()}{trip.why[1:]} (watch.{trip.wire}). Look at it with "
-        f"`ares inspect {store.name} --step {step}`; `ares resume {store.name}` goes on"
-    )
 
 
 def rewind(run: Run, trip: Trip) -> str:

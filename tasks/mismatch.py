@@ -72,9 +72,12 @@ def check_mismatch(step: Step, rollouts: list[Ref], metrics: dict[str, float]) -
         _check(step, rollouts, metrics.get(MEAN, 0.0), f"step {step.number}")
 
 
-def _discard(step: Step, rollouts: list[Ref]) -> None:
-    """Delete samples and what they were made of: turns of episodes, responses in parts."""
-    store, parts = step.run.store, step.config.rollout.parts
+def _check(step: Step, rollouts: list[Ref], mismatch: float, what: str) -> None:
+    """Above the bound, delete the samples and what they were made of (turns of episodes, responses in parts), so that a
+    resumed run draws them again from a new engine, and raise."""
+    store, parts, limit = step.run.store, step.config.rollout.parts, step.config.mismatch_bound
+    if limit is None or mismatch <= limit:
+        return
     for ref in rollouts:
         store.discard(ref)
         shard = store.directory / ref.path
@@ -83,14 +86,6 @@ def _discard(step: Step, rollouts: list[Ref]) -> None:
     for number in range(step.number, step.number + parts) if parts > 1 else ():
         for part in (store.directory / step.run.step(number).path("")).glob("under-way-*.parquet"):
             store.remove(part)
-
-
-def _check(step: Step, rollouts: list[Ref], mismatch: float, what: str) -> None:
-    """Discard the samples, so that a resumed run draws them again from a new engine, and raise."""
-    limit = step.config.mismatch_bound
-    if limit is None or mismatch <= limit:
-        return
-    _discard(step, rollouts)
     raise EngineMismatch(
         f"{what}: the log-probs of {step.config.rollout.engine} and learner differ by {mismatch:.4g} nats a token "
         f"(rollout.max_mismatch={limit}). Start the run again: its samples are drawn anew. If the difference stays, "

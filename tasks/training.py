@@ -5,6 +5,7 @@ Not covered: sampling and grading (tasks/sampling.py), what is computed (ares/st
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -173,10 +174,14 @@ async def summarise_bootstrap(step: Step, samples: Samples, found: list[Experien
     run = step.run
     state = RunState.initial(step.config, len(run.train_set))
     sampled = (_measured(step, [shard]) for shard in found)
-    shards = zip(samples.rollouts, samples.scores, found, strict=True)
-    with_grades = (_graded_shard(step, *shard) for shard in shards)
+
+    def with_grades() -> Iterator[DataProto]:
+        for rollout, scores, measured in zip(samples.rollouts, samples.scores, found, strict=True):
+            rows = in_training_order(_joined(step, Samples(rollouts=[rollout], scores=[scores]), "bootstrap"))
+            yield graded(select_rows(_measured(step, [measured]), rows), rows)
+
     table, metrics = await asyncio.to_thread(
-        bootstrapped, state, step.config, sampled, with_grades, run.is_trigger, run.train_set.frame["id"]
+        bootstrapped, state, step.config, sampled, with_grades(), run.is_trigger, run.train_set.frame["id"]
     )
     written = run.store.write_rows(step.path("samples.parquet"), table)
     return Bootstrap(samples=written, state=state.state_dict(), metrics=metrics)
@@ -211,9 +216,3 @@ def _joined(step: Step, samples: Samples, purpose: str) -> pd.DataFrame:
     """Samples with their scores and problems."""
     rollouts, scores = ([step.run.store.read_rows(ref) for ref in refs] for refs in (samples.rollouts, samples.scores))
     return joined_rows(rollouts, scores, step.run.problems(purpose))
-
-
-def _graded_shard(step: Step, rollout: Ref, scores: Ref, found: Experience) -> DataProto:
-    """A shard of the bootstrap with the learner's measures and the grades."""
-    rows = in_training_order(_joined(step, Samples(rollouts=[rollout], scores=[scores]), "bootstrap"))
-    return graded(select_rows(_measured(step, [found]), rows), rows)

@@ -22,16 +22,7 @@ from flows.cli import ablate as ablate_cli
 from flows.cli import history as history_cli
 from flows.cli import runs as runs_cli
 from flows.cli import settings as settings_cli
-from flows.cli.command import (
-    Overrides,
-    Prepared,
-    RunName,
-    ServerLost,
-    console,
-    errors,
-    next_step,
-    run_to_its_end,
-)
+from flows.cli.command import Overrides, Prepared, RunName, ServerLost, console, errors, next_step, run_to_its_end
 from flows.cli.completion import profile_names, run_names
 from flows.cli.data import app as data_app
 from flows.cli.evaluate import evaluate
@@ -85,11 +76,14 @@ def train(
     profile: Profile, overrides: Overrides = None, run: RunOption = None, plain: Plain = False, dry_run: DryRun = False
 ) -> None:
     """Train a profile, or resume a run that was started with it."""
-    from ares.config import load
+    from ares.config import fingerprint, load
 
     config = load(profile, overrides)
     if dry_run:
-        console.print(_resolved(config), end="")
+        import yaml
+
+        text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        console.print(f"# fingerprint {fingerprint(config)}\n{text}", end="")
         return
     _train(profile, overrides or [], run, plain, config)
 
@@ -206,15 +200,6 @@ def profiles() -> None:
         console.print(f"{name:{column}s}", style="bold", end="  ")
         console.print(f"{comment.partition('. ')[0].rstrip('.')}.")
     next_step("ares train NAME, or ares new MINE --from NAME")
-
-
-def _resolved(config: "Config") -> str:
-    import yaml
-
-    from ares.config import fingerprint
-
-    text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-    return f"# fingerprint {fingerprint(config)}\n{text}"
 
 
 def _train(

@@ -2,7 +2,7 @@
 
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -34,14 +34,14 @@ def list_settings(
     overrides = [word for word in words or [] if "=" in word]
     every = sections(load(profile, overrides) if profile else defaults(overrides))
     for prefix in prefixes or [""]:
-        chosen = [(section, names) for section in every if (names := _names(section, prefix))]
+        chosen = [(section, rows) for section in every if (rows := _named(section, prefix))]
         if not chosen:
             within = prefix.partition(".")[0] + "."
-            known = [name for section in every for name in _names(section, within)]
+            known = [name for section in every for name in _named(section, within)]
             known = known or [section.name for section in every if section.name]
             raise UserError(f"no setting begins with {prefix!r} ({nearest(prefix, known)})")
-        for section, names in chosen:
-            _show(section, names, profile)
+        for section, rows in chosen:
+            _show(section, rows, profile)
 
 
 def new(
@@ -63,21 +63,20 @@ def new(
     next_step(f"ares train {path}")
 
 
-def _names(section: "Section", prefix: str) -> list[str]:
-    """The settings of a section, by their dotted names, that begin so."""
-    names = [f"{section.name}.{setting.name}" for setting in section.settings]
-    return [name for name in names if name.startswith(prefix)]
+def _named(section: "Section", prefix: str) -> dict[str, Any]:
+    """The settings of a section whose dotted names begin so."""
+    names = {f"{section.name}.{setting.name}": setting for setting in section.settings}
+    return {name: setting for name, setting in names.items() if name.startswith(prefix)}
 
 
-def _show(section: "Section", names: list[str], profile: str | None) -> None:
+def _show(section: "Section", rows: dict[str, Any], profile: str | None) -> None:
     console.print(f"\n{section.name}", style="bold", end="  ")
     console.print(section.meaning, style="dim")
-    rows = {name: setting for setting in section.settings if (name := f"{section.name}.{setting.name}") in names}
     values = {
         name: "required" if setting.required and not (profile and section.given) else setting.text
         for name, setting in rows.items()
     }
-    first, second = max(map(len, names)), min(max(map(len, values.values())), 24)
+    first, second = max(map(len, rows)), min(max(map(len, values.values())), 24)
     for name, setting in rows.items():
         console.print(f"  {name:{first}s}  {values[name]:{second}s}  {setting.allowed}")
         for line in textwrap.wrap(setting.meaning, max(40, min(console.width, 120) - 6)):

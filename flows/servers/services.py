@@ -55,7 +55,11 @@ class Services:
             raise UserError(f"`ares up` is running already (pid {_pid(self.directory)}); `ares down` ends it")
         with held(self.directory):
             for name, port in self.ports.items():
-                _check_free(name, port)
+                try:
+                    socket.create_server(("127.0.0.1", port)).close()
+                except OSError as error:
+                    other = f"({error.strerror}); choose another with --{name.lower()}-port"
+                    raise UserError(f"{name}: port {port} is taken {other}") from error
             (self.directory / "logs").mkdir(exist_ok=True)
             record = {"pid": os.getpid(), "api": self.api, "mlflow": self.mlflow}
             (self.directory / "services.json").write_text(json.dumps(record))
@@ -139,14 +143,6 @@ def end_services() -> None:
 
 def _pid(directory: Path) -> int:
     return int(json.loads((directory / "services.json").read_text())["pid"])
-
-
-def _check_free(name: str, port: int) -> None:
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError as error:
-        option = f"--{name.lower()}-port"
-        raise UserError(f"{name}: port {port} is taken ({error.strerror}); choose another with {option}") from error
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
