@@ -41,9 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
         # Prefect's, which ends by a SIGINT to itself, would never end.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
-        from tests import fork_server, mlflow_database, prefect_server, shared_run
+        from tests import fork_server, prefect_server, shared_run
 
-        mlflow_database.folder()
         if config.args_source is config.ArgsSource.TESTPATHS:  # all tests
             shared_run.start()
         prefect_server.start()

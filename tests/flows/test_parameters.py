@@ -82,8 +82,8 @@ class Mine:
 """
 
 
-def test_an_untouched_form_changes_nothing() -> None:
-    assert as_overrides(Settings()) == []
+def test_an_untouched_form_and_an_emptied_box_change_nothing() -> None:
+    assert as_overrides(Settings()) == as_overrides(Settings.model_validate({"model": {"path": ""}})) == []
     assert Settings().model_dump(mode="json") == {}
 
 
@@ -148,10 +148,6 @@ def test_settings_of_an_extension_on_the_form_are_checked_and_filled_in(tmp_path
     wrong = as_overrides(Settings.model_validate({"algorithm": {"policy": section | {"settings": "{limt: 2}"}}}))
     with pytest.raises(ConfigError, match=r"limt is unknown \(did you mean limit\?\)"):
         load("tiny-math", wrong)
-
-
-def test_an_emptied_box_is_open() -> None:
-    assert as_overrides(Settings.model_validate({"model": {"path": ""}})) == []
 
 
 def test_the_description_says_what_each_profile_sets_beside_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:

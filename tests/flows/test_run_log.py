@@ -1,7 +1,6 @@
-"""A run's log as lines of JSON. Not covered: Prefect's Logs tabs (test_prefect_conductor.py)."""
+"""A flow's log. Not covered: Prefect's Logs tabs (test_prefect_conductor.py), the terminal (cli/test_logs.py)."""
 
 import io
-import json
 import logging
 import sys
 
@@ -9,33 +8,7 @@ import pytest
 from prefect.exceptions import Pause
 from prefect.states import Suspended
 
-from flows.cli import main as command_line
-from flows.run_log import FORMAT, JsonLines, run_log
-
-LOGGER = logging.getLogger("ares.cluster.cluster")
-
-
-def test_an_error_is_a_line_of_json_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv(FORMAT, "json")
-    monkeypatch.setattr(sys, "argv", ["ares", "status", "no-such-run"])
-    root, level = logging.getLogger(), logging.getLogger().level
-    handlers = root.handlers[:]
-    try:
-        with pytest.raises(SystemExit):
-            command_line.main()
-        LOGGER.info("step 1", extra={"about": {"run": "first", "step": 1}})
-    finally:
-        root.handlers = handlers
-        root.setLevel(level)
-        logging.captureWarnings(False)
-        command_line.console.quiet = command_line.errors.quiet = False
-    printed = capsys.readouterr()
-    assert printed.err == ""
-    error, step = (json.loads(line) for line in printed.out.splitlines())
-    assert (error["level"], error["message"].partition(" in ")[0]) == ("error", "There is no run 'no-such-run'")
-    assert (step["level"], step["message"], step["run"], step["step"]) == ("info", "step 1", "first", 1)
-    assert step["logger"] == "ares.cluster.cluster"
-    assert step["time"].endswith("+00:00")
+from flows.run_log import JsonLines, run_log
 
 
 def test_a_log_without_a_reader_ends_no_run(

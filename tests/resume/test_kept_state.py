@@ -56,7 +56,8 @@ def test_a_set_that_grows_is_what_the_step_saw_however_many_files_have_come_sinc
         if kill_at is not None:
             assert ares(tmp_path, "resume", name, "train.steps=3", kill_at=kill_at).returncode == -signal.SIGKILL
             (folder / "c.jsonl").write_text("".join(lines[60:80]), encoding="utf-8")
-        assert ares(tmp_path, "resume", name, "train.steps=3").returncode == 0
+        ended = ares(tmp_path, "resume", name, "train.steps=3")
+        assert (ended.returncode, "resuming after step" in ended.stdout) == (0, True), ended.stderr
     whole, killed = (commits(tmp_path, name) for name in ("whole", "killed"))
     assert [list(each.state.get("files", {})) for each in whole] == [[], [], ["b.jsonl"], []]
     assert [list(each.state.get("files", {})) for each in killed] == [[], [], ["b.jsonl"], ["c.jsonl"]]

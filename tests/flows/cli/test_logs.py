@@ -1,5 +1,6 @@
 """Logging: ours on the terminal, libraries' in the run's log.txt, which a command's error names."""
 
+import json
 import logging
 import sys
 import warnings
@@ -11,6 +12,7 @@ import pytest
 from ares.errors import UserError
 from flows.cli import logs
 from flows.cli import main as command_line
+from flows.run_log import FORMAT
 
 OURS, THEIRS = logging.getLogger("ares.cluster.cluster"), logging.getLogger("somelibrary")
 
@@ -70,6 +72,23 @@ def test_without_anything_to_keep_there_is_no_file(tmp_path: Path) -> None:
     logs.set_up(verbose=False)
     logs.keep_in(tmp_path)
     assert (logs.kept_file(), list(tmp_path.iterdir())) == (None, [])
+
+
+def test_an_error_is_a_line_of_json_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv(FORMAT, "json")
+    monkeypatch.setattr(sys, "argv", ["ares", "status", "no-such-run"])
+    for console in (command_line.console, command_line.errors):
+        monkeypatch.setattr(console, "quiet", False)  # as it is afterwards
+    with pytest.raises(SystemExit):
+        command_line.main()
+    OURS.info("step 1", extra={"about": {"run": "first", "step": 1}})
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    error, step = (json.loads(line) for line in printed.out.splitlines())
+    assert (error["level"], error["message"].partition(" in ")[0]) == ("error", "There is no run 'no-such-run'")
+    assert (step["level"], step["message"], step["run"], step["step"]) == ("info", "step 1", "first", 1)
+    assert step["logger"] == "ares.cluster.cluster"
+    assert step["time"].endswith("+00:00")
 
 
 @pytest.mark.parametrize("place", [["-v", "train", "x"], ["train", "x", "-v"]])
