@@ -45,19 +45,22 @@ class Sampling:
         self.rollouts: list[asyncio.Task[Rows]] = []
         self._scores: list[asyncio.Task[Scores]] = []
         step.run.progress.begin(draws[0].purpose, sum(draw.responses for draw in draws))
-        first = [(draw, *self._begin(draw, self._rolled_out(draw))) for draw in draws]
-        for draw, rows, scores in first:
+        first = [(draw, *self._begin(draw)) for draw in draws]
+        for draw, *turn in first:
             if (second := _second_turn(step, draw, len(draws))) is not None:
-                self._begin(second, self._continued(second, rows, scores))
+                self._begin(second, *turn)
 
-    def _begin(self, draw: Draw, work: Coroutine[Any, Any, Rows]) -> tuple[asyncio.Task[Rows], asyncio.Task[Scores]]:
-        rows = begin(work)
+    def _begin(self, draw: Draw, *first: asyncio.Task[Any]) -> tuple[asyncio.Task[Rows], asyncio.Task[Scores]]:
+        rows = begin(self._rolled_out(draw, *first))
         scores = begin(self._graded(draw, rows))
         self.rollouts.append(rows)
         self._scores.append(scores)
         return rows, scores
 
-    async def _rolled_out(self, draw: Draw) -> Rows:
+    async def _rolled_out(self, draw: Draw, *first: asyncio.Task[Any]) -> Rows:
+        """first: rollout and scores of the shard whose failed programs get a second turn, if it is one of these."""
+        if first:
+            draw = draw.model_copy(update={"continues": tuple([(await each).rows for each in first])})
         async with self._room:
             rows = await self._roll_out(draw)
         self._done += draw.responses  # nobody has counted those of a shard that was kept
@@ -66,11 +69,6 @@ class Sampling:
 
     async def _graded(self, draw: Draw, rows: asyncio.Task[Rows]) -> Scores:
         return await score(self.step, draw, await rows, label=draw.label)
-
-    async def _continued(self, second: Draw, rows: asyncio.Task[Rows], scores: asyncio.Task[Scores]) -> Rows:
-        """Second turns of a shard's failed programs."""
-        continues = ((await rows).rows, (await scores).rows)
-        return await self._rolled_out(second.model_copy(update={"continues": continues}))
 
     async def rolled_out(self) -> list[Ref]:
         """The samples of all shards."""
@@ -189,8 +187,9 @@ async def _add(step: Step, chosen: Chosen, refill: Refill, drawing: Sampling) ->
 def shards_of(
     step: Step, purpose: str, ids: list[str], version: int, n: int, first_shard: int = 0, first_slot: int = 0,
 ) -> list[Draw]:  # fmt: skip
-    """The shards of a draw of training prompts."""
+    """The shards of a draw."""
     config, size = step.config, step.config.rollout.shard_prompts
+    sampling = config.validation if purpose == "validation" else config.rollout
     return [
         Draw(
             version=version,
@@ -199,7 +198,7 @@ def shards_of(
             first_slot=first_slot + shard * size,
             ids=ids[shard * size : (shard + 1) * size],
             n=n,
-            temperature=config.rollout.temperature,
+            temperature=sampling.temperature,
             greedy=purpose == "rollout" and config.algorithm.advantage.needs_greedy,
         )
         for shard in range(math.ceil(len(ids) / size))
@@ -209,9 +208,7 @@ def shards_of(
 def held_out_shards(step: Step, ids: list[str]) -> list[Draw]:
     """The shards of an evaluation after the step; masked diffusion may be asked once more with few denoising steps."""
     settings = step.config.validation
-    warm = {"temperature": settings.temperature}
-    whole = shards_of(step, "validation", ids, step.number, settings.n)
-    draws = [draw.model_copy(update=warm) for draw in whole]
+    draws = shards_of(step, "validation", ids, step.number, settings.n)
     if settings.few_steps is None:
         return draws
     few = {"denoising_steps": settings.few_steps}

@@ -20,11 +20,6 @@ RUNS_OWN = "the run's own"
 PROFILES = [name for name in profile_names() if not name.startswith("base")]
 """Profiles called base… are extended, not trained."""
 
-if TYPE_CHECKING:
-    Profile = str
-else:
-    Profile = StrEnum("Profile", {name: name for name in [RUNS_OWN, *PROFILES]})
-
 
 class Switch(StrEnum):
     """A boolean on the form. A checkbox has no third state: untouched it would switch the setting off."""
@@ -91,8 +86,10 @@ def _without_default(schema: dict[str, Any]) -> None:
 
 
 if TYPE_CHECKING:
+    Profile = str
     Settings = BaseModel
 else:
+    Profile = StrEnum("Profile", {name: name for name in [RUNS_OWN, *PROFILES]})
     Settings = _form(Config)
 
 
