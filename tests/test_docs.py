@@ -1,4 +1,4 @@
-"""README and docs name what exists: links, files, modules, tests, commands with their options, settings, profiles,
+"""README and docs name what exists: links, files, modules, commands with their options, settings, profiles,
 metrics, variables of the environment, targets of make.
 
 Not covered: whether a command does what the page says, and figures.
@@ -32,17 +32,13 @@ FILE = re.compile(
     r"(?<![\w/.~-])((?:ares|flows|tasks|algorithms|rewards|sandbox|examples|profiles|benchmarks|tests|docs)(?:/[\w.-]+)+)"
 )
 MODULE = re.compile(r"python -m ((?:benchmarks|examples|tests|flows|ares)(?:\.\w+)+)")
-TEST = re.compile(r"`(?:[\w/.]+::)?(test_\w+)(…?)`")
 VARIABLE = re.compile(r"\b((?:ARES|E2B|MORPH)_[A-Z_]+)\b")
 SETTING = re.compile(rf"(?:{'|'.join(Config.model_fields)})(?:\.\w+)+")
 MADE = (
     "examples/tiny/checkpoints",
     "examples/smollm2/checkpoint",
-    "examples/smollm2/products",
     "examples/data_preprocess",
-    "benchmarks/NAME",
     "rewards/NAME",
-    "rewards/right/",
 )
 """Folders that a command fills or that verl has, and metrics that look like files."""
 
@@ -67,15 +63,6 @@ def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings: lower case, punctuation dropped, blanks to dashes."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-@cache
-def defined_tests() -> frozenset[str]:
-    files = (REPOSITORY / "tests").rglob("test_*.py")
-    by_file = (re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8")) for path in files)
-    return frozenset(name for names in by_file for name in names) | {
-        path.stem for path in (REPOSITORY / "tests").rglob("test_*.py")
-    }
 
 
 def commands(text: str) -> Iterator[list[str]]:
@@ -174,13 +161,6 @@ def absent_modules(page: Path) -> Iterator[str]:
     return (each for each in modules if importlib.util.find_spec(each) is None)
 
 
-def absent_tests(page: Path) -> Iterator[str]:
-    for name, cut in TEST.findall(page.read_text(encoding="utf-8")):
-        is_there = any(each.startswith(name) for each in defined_tests()) if cut else name in defined_tests()
-        if not is_there and (cut or name.count("_") > 3):  # shorter ones are columns and settings
-            yield name
-
-
 def unknown_commands(page: Path) -> Iterator[str]:
     """With options that they do not have, too."""
     root: Any = typer.main.get_command(app)
@@ -228,7 +208,7 @@ def absent_imports(page: Path) -> Iterator[str]:
 
 
 CHECKS = (
-    *(wrong_links, absent_files, absent_modules, absent_tests, unknown_commands, absent_profiles),
+    *(wrong_links, absent_files, absent_modules, unknown_commands, absent_profiles),
     *(unread_variables, absent_targets, unknown_settings, absent_imports),
 )
 
