@@ -120,8 +120,12 @@ def _serve(connection: socket.socket) -> None:
         with _ended():
             connection.close()
             _take_over(environment, directory, streams)
-            _read_settings()
-            _fork_workers_of_ray()
+            import prefect.context
+            import ray
+
+            prefect.context.refresh_global_settings_context()  # read from the environment when it was imported
+            # The workers of a local Ray that this process starts are forked, too; those of a cluster are not.
+            ray.init = functools.partial(ray.init, runtime_env={"py_executable": python()})
             try:
                 _run(arguments)
             finally:
@@ -154,20 +158,6 @@ def _take_over(environment: dict[str, str], directory: str, streams: list[int]) 
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)
-
-
-def _read_settings() -> None:
-    """Prefect read its settings from the environment when it was imported."""
-    import prefect.context
-
-    prefect.context.refresh_global_settings_context()
-
-
-def _fork_workers_of_ray() -> None:
-    """The workers of a local Ray that this process starts are forked, too; those of a cluster are not."""
-    import ray
-
-    ray.init = functools.partial(ray.init, runtime_env={"py_executable": python()})
 
 
 def _run(arguments: list[str]) -> None:

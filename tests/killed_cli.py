@@ -18,8 +18,6 @@ import tasks.phase
 from flows.cli.main import main
 
 step, phase, moment = os.environ.get("KILL_AT", "-1:none:before").split(":")
-
-
 seconds = float(moment) if moment[0].isdigit() else None
 
 
@@ -31,9 +29,7 @@ def is_here(at: Any, name: str, now: str, label: str = "") -> bool:
     return at.number == int(step) and phase in (name, f"{name} {label}") and now == moment
 
 
-call, construct, replace = tasks.phase.Phase.__call__, tasks.phase.Phase.__init__, os.replace
-
-
+call, replace = tasks.phase.Phase.__call__, os.replace
 jump_step, jump_seconds = (int(part) for part in os.environ.get("CLOCK_JUMP", "-1:0").split(":"))
 jumped = 0
 now, now_ns = time.time, time.time_ns

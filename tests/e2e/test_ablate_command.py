@@ -20,11 +20,10 @@ from ares.errors import UserError
 from ares.runs import Run
 from ares.store.store import RunStore
 from flows import ablate
-from flows.cli.main import main
 from tests import mlflow_database
 from tests.ares.store_builders import commit
 from tests.shared_run import SMALL
-from tests.short_runs import REPOSITORY, ares, assert_same_commits
+from tests.short_runs import REPOSITORY, ares, assert_same_commits, commits, told
 from tests.waiting import wait_for
 
 VARIANTS = {"fixed": ["algorithm.kl.kind=fixed"], "token_adaptive": []}
@@ -130,12 +129,11 @@ def test_children_end_with_the_step_that_reaches_their_budget_of_tokens(tmp_path
     ended = ares(runs, "ablate", written, seconds=900)
     assert ended.returncode == 0, ended.stderr
     for variant in ("brief", "long"):
-        store = RunStore(runs / f"penalty-{variant}-seed0")
-        commits = [store.read_commit(step) for step in store.committed_steps()]
-        tokens = [commit.state["counters"]["tokens"] for commit in commits]
+        made = commits(runs, f"penalty-{variant}-seed0")
+        tokens = [each.state["counters"]["tokens"] for each in made]
         assert tokens[-2] < 2200 <= tokens[-1]
-        assert len(commits) < 10
-        assert ("evaluation" in commits[-1].artifacts, "checkpoint" in commits[-1].artifacts) == (True, True)
+        assert len(made) < 10
+        assert ("evaluation" in made[-1].artifacts, "checkpoint" in made[-1].artifacts) == (True, True)
     assert "kept, finished before" in ares(runs, "ablate", written, seconds=900).stdout
 
 
@@ -153,64 +151,52 @@ def test_a_child_that_fails_is_reported_and_the_others_continue(tmp_path: Path) 
     assert RunStore(runs / "penalty-fine-seed0").committed_steps() == [0, 1, 2, 3]
 
 
-def refusal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
-    monkeypatch.setattr("sys.argv", ["ares", "ablate", *arguments, "--dry-run"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    complaint = capsys.readouterr().err
-    assert "Traceback" not in complaint
-    return complaint
+def refusal(runs: Path, *arguments: str) -> str:
+    ended = told(runs, "ablate", *arguments, "--dry-run")
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+    return ended.stderr
 
 
-def test_wrong_input_of_any_child_is_reported_before_the_first_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_input_of_any_child_is_reported_before_the_first_starts(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    monkeypatch.setenv("ARES_RUNS", str(runs))
-    wrong = write(tmp_path, variants={"fine": [], "astray": ["model.path=/absent"]})
-    assert "model.path=/absent" in refusal(capsys, monkeypatch, wrong)
-    assert "is set by the ablation, or for all variants alike" in refusal(
-        capsys, monkeypatch, write(tmp_path, variants={"fine": [], "longer": ["train.steps=9"]})
-    )
-    other = {"fine": [], "eased": ["data.validation=examples/tiny/checkpoints/math/train.jsonl"]}
-    assert "variants 'fine' and 'eased' have different held-out problems" in refusal(
-        capsys, monkeypatch, write(tmp_path, variants=other)
-    )
-    assert "name: " in refusal(capsys, monkeypatch, write(tmp_path), "--name", "../up")
+    for wrong, said in (
+        (["model.path=/absent"], "model.path=/absent"),
+        (["train.steps=9"], "is set by the ablation, or for all variants alike"),
+        (["data.validation=examples/tiny/checkpoints/math/train.jsonl"],
+         "variants 'fine' and 'other' have different held-out problems"),
+    ):  # fmt: skip
+        assert said in refusal(runs, write(tmp_path, variants={"fine": [], "other": wrong}))
+    assert "name: " in refusal(runs, write(tmp_path), "--name", "../up")
     assert not runs.exists()
 
     # An existing child with other settings is not trained further.
     config = {"model": {"path": "x"}, "data": {"train": "y"}}
     RunStore(runs / "penalty-fixed-seed1").write_run({"config": config, "digests": {}})
-    complaint = refusal(capsys, monkeypatch, write(tmp_path))
+    complaint = refusal(runs, write(tmp_path))
     assert "'penalty-fixed-seed1' is there already, with other settings" in complaint
     assert "data.train: 'y' → 'examples/tiny/checkpoints/math/train.jsonl'" in complaint
     assert json.loads((runs / "penalty-fixed-seed1/run.json").read_text())["config"] == config
 
 
 @pytest.mark.slow
-def test_a_child_that_was_resumed_with_another_rounding_keeps_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_that_was_resumed_with_another_rounding_keeps_it(tmp_path: Path) -> None:
     """`ares resume CHILD learner.micro_batch_tokens=512`, and the ablation refused the child from then on."""
-    monkeypatch.setenv("ARES_RUNS", str(tmp_path / "runs"))
+    runs = tmp_path / "runs"
     definition, source = read_ablation(write(tmp_path))
     child = list_children(definition, source)[-1]
     resumed = override(child.config, ["learner.micro_batch_tokens=512"]).model_dump(mode="json")
-    _, digests = Run.check(child.config, child.name, tmp_path / "runs")
-    begun = RunStore(tmp_path / "runs" / child.name)
+    _, digests = Run.check(child.config, child.name, runs)
+    begun = RunStore(runs / child.name)
     begun.write_run({"config": resumed, "digests": digests})
-    monkeypatch.setattr("sys.argv", ["ares", "ablate", write(tmp_path), "--dry-run"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
-    listed = {line.split()[0]: line.split()[-1] for line in capsys.readouterr().out.splitlines()}
+    ended = told(runs, "ablate", write(tmp_path), "--dry-run")
+    assert ended.returncode == 0
+    listed = {line.split()[0]: line.split()[-1] for line in ended.stdout.splitlines()}
     kept = "learner.micro_batch_tokens=512"
     assert [name for name in CHILDREN if listed[name] == kept] == [child.name]
 
     begun.update_run(digests=digests | {"validation": "0"})  # as where the file has changed since
-    assert f"Run '{child.name}': the validation data changed" in refusal(capsys, monkeypatch, write(tmp_path))
+    assert f"Run '{child.name}': the validation data changed" in refusal(runs, write(tmp_path))
 
 
 def test_a_report_is_written_before_mlflow_is_asked_for_its_children(

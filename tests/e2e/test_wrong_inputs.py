@@ -16,6 +16,7 @@ import typer.main
 
 from flows.cli.main import main
 from tests.e2e.wrong_inputs import FOLDER, WRONG, Content
+from tests.short_runs import told
 
 made_once = functools.cache(typer.main.get_command)
 """The command line's commands, which typer would rebuild on every call."""
@@ -70,18 +71,18 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
     with pytest.raises(SystemExit) as ended:
         main()
     printed = capfd.readouterr()
-    told = printed.out + printed.err
-    assert ended.value.code not in (0, None), told
-    assert "Traceback" not in told
-    assert wrong.told in told
+    output = printed.out + printed.err
+    assert ended.value.code not in (0, None), output
+    assert "Traceback" not in output
+    assert wrong.told in output
     if arguments[:2] != ["data", "check"]:  # which shows counts, too
         assert printed.out == ""
-        assert len(printed.err.splitlines()) <= wrong.lines, told
+        assert len(printed.err.splitlines()) <= wrong.lines, output
     assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "said"),
     [
         ("export uninterrupted --out {bad}", "cannot be written"),
         ("inspect uninterrupted --step 2 --id nowhere", "nowhere"),
@@ -93,17 +94,12 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
     ],
 )
 def test_wrong_input_about_a_run_is_one_line_and_leaves_nothing(
-    command: str, told: str, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    command: str, said: str, runs: Path, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("ARES_RUNS", str(runs))
-    monkeypatch.setattr("sys.argv", ["ares", *command.format(bad=tmp_path / "file" / "beneath").split()])
     before = contents(runs) | contents(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    printed = capfd.readouterr()
-    assert ended.value.code == 2
-    assert told in printed.err
-    assert len(printed.err.splitlines()) == 1
+    ended = told(runs, *command.format(bad=tmp_path / "file" / "beneath").split())
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
     assert contents(runs) | contents(tmp_path) == before

@@ -52,18 +52,13 @@ def deleted(file: Path, draws: random.Random) -> None:
 DAMAGES: list[Callable[[Path, random.Random], None]] = [flipped, flipped, flipped, cut_short, emptied, deleted]
 
 
-def trained(runs: Path, name: str, settings: list[str] = SETTINGS) -> None:
-    """Train or resume the run, in this process."""
-    train_here("tiny-math", settings, name)
-
-
 def digests(runs: Path, name: str) -> list[str]:
     return [commit.digest() for commit in commits(runs, name)]
 
 
 def interrupt(runs: Path) -> Path:
     """Train a run, and a copy whose last step has all its kept results and no commit; the copy."""
-    trained(runs, "whole")
+    train_here("tiny-math", SETTINGS, "whole")
     shutil.copytree(runs / "whole", runs / "interrupted")
     (runs / f"interrupted/steps/{LAST:06d}/COMMIT.json").unlink()
     return runs / "interrupted"
@@ -90,7 +85,7 @@ def outcome(runs: Path, source: Path, number: int, chosen: str | None = None) ->
         damage(file, draws)
         where = f"{number}: {file.relative_to(runs / 'damaged')} {damage.__name__}"
         try:
-            trained(runs, "damaged")
+            train_here("tiny-math", SETTINGS, "damaged")
         except UserError as error:
             if len(str(error).splitlines()) > 8:
                 raise AssertionError(f"{where}: {error}") from error
@@ -167,9 +162,9 @@ def test_what_a_fork_shares_is_not_done_again_with_its_settings(directory: Path)
     shared = directory / "fork/steps/000003/COMMIT.json"
     shared.unlink()
     with pytest.raises(UserError, match="'fork': step 3, which it shares with 'whole', is damaged; fork 'whole' again"):
-        trained(directory, "fork", [*SETTINGS, "learner.lr=0.0001"])
+        train_here("tiny-math", [*SETTINGS, "learner.lr=0.0001"], "fork")
     shutil.copy2(directory / "whole/steps/000003/COMMIT.json", shared)
-    trained(directory, "fork", [*SETTINGS, "learner.lr=0.0001"])
+    train_here("tiny-math", [*SETTINGS, "learner.lr=0.0001"], "fork")
     assert digests(directory, "fork")[:4] == digests(directory, "whole")[:4]
 
 
@@ -184,7 +179,7 @@ def test_a_step_that_ends_differently_takes_nothing_from_the_steps_that_followed
         f"    return float(len(solution_str) % 2 == int(Path({str(directory / 'right')!r}).read_text()))\n"
     )
     settings = [*SETTINGS, f"reward.kind={reward}:compute_score", "algorithm.filter.enabled=false", "train.steps=3"]
-    trained(directory, "redone", settings)
+    train_here("tiny-math", settings, "redone")
     for scores in (directory / "redone/steps/000002").glob("score-rollout-*"):
         scores.unlink()
     (directory / "redone/steps/000002/batch.safetensors").unlink()
@@ -194,8 +189,8 @@ def test_a_step_that_ends_differently_takes_nothing_from_the_steps_that_followed
         (directory / f"fresh/steps/{step:06d}/phases.jsonl").unlink()
     (directory / "right").write_text("1")
     before = digests(directory, "redone")
-    trained(directory, "redone", settings)
-    trained(directory, "fresh", settings)
+    train_here("tiny-math", settings, "redone")
+    train_here("tiny-math", settings, "fresh")
     assert digests(directory, "redone")[2] != before[2]
     assert digests(directory, "redone") == digests(directory, "fresh")
 
