@@ -15,10 +15,10 @@ from typing import Any
 import psutil
 
 from ares.store.store import RunStore
-from flows.servers.service import answers
 from tests.prefect_server import call_api, free_port
 from tests.shared_run import REPOSITORY, SMALL
 from tests.short_runs import told
+from tests.waiting import wait_for
 
 REWARD = '''
 import time
@@ -79,16 +79,18 @@ class Deployment:
 
     # ---- what a user does ------------------------------------------------------------------------------------------
 
-    def run(self, name: str, *overrides: str, deployment: str = "ares-train/ares-train") -> str:
+    def run(self, name: str) -> str:
         """`prefect deployment run`; returns the flow run's id."""
-        deployed = self.get(f"deployments/name/{deployment}")
-        parameters = {"profile": "tiny-math", "run": name, "overrides": [*self.settings, *overrides]}
+        return self.start_flow("ares-train", {"profile": "tiny-math", "run": name, "overrides": self.settings})
+
+    def start_flow(self, flow: str, parameters: dict[str, Any]) -> str:
+        deployment = self.get(f"deployments/name/{flow}/{flow}")["id"]
         body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
-        return str(self.post(f"deployments/{deployed['id']}/create_flow_run", body)["id"])
+        return str(self.post(f"deployments/{deployment}/create_flow_run", body)["id"])
 
     def retry(self, flow_run: str) -> None:
         """The Retry button, once the worker has seen the process end: its report would overwrite the retry."""
-        self.until(lambda: not self.has_process("prefect.engine"), "the process is gone")
+        self.until(lambda: not self.processes("prefect.engine"), "the process is gone")
         time.sleep(10)
         self.set_state(flow_run, {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "Retry from the page"})
 
@@ -100,10 +102,6 @@ class Deployment:
     def resume(self, flow_run: str) -> None:
         """The Resume button."""
         self.post(f"flow_runs/{flow_run}/resume", {})
-
-    def cancel(self, flow_run: str) -> None:
-        """The Cancel button."""
-        self.set_state(flow_run, {"type": "CANCELLING", "name": "Cancelling"})
 
     # ---- what a user sees ------------------------------------------------------------------------------------------
 
@@ -118,11 +116,10 @@ class Deployment:
         return self.state(flow_run)
 
     def until(self, true: Callable[[], bool], what: str, seconds: float = 300.0) -> None:
-        deadline = time.monotonic() + seconds
-        while not true():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"not within {seconds} s: {what}\n{self.logs()}")
-            time.sleep(0.1)
+        try:
+            wait_for(true, what, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.logs()}") from None
 
     def children(self, flow_run: str) -> list[tuple[str, str]]:
         """Names and states of the step runs, in the order of their start."""
@@ -131,27 +128,19 @@ class Deployment:
 
     # ---- what happens to it ----------------------------------------------------------------------------------------
 
-    def hold(self, calls: int = 10) -> None:
-        """Make runs block inside a `score` phase, from the reward function's n-th call in a process on."""
+    def held(self, name: str) -> str:
+        """A run that is blocked inside a `score` phase of about its second step: its reward function's tenth call."""
         (self.directory / "held").unlink(missing_ok=True)
-        (self.directory / "hold").write_text(str(calls))
-
-    def wait_until_held(self) -> None:
+        (self.directory / "hold").write_text("10")
+        flow_run = self.run(name)
         self.until((self.directory / "held").exists, "a run is held")
+        return flow_run
 
     def release(self) -> None:
         (self.directory / "hold").unlink()
 
-    def process(self, part: str) -> psutil.Process:
-        """The running process below `ares up` whose command line has `part` in it."""
-        processes = self._processes(part)
-        assert processes, f"no process {part}"
-        return processes[0]
-
-    def has_process(self, part: str) -> bool:
-        return bool(self._processes(part))
-
-    def _processes(self, part: str) -> list[psutil.Process]:
+    def processes(self, part: str) -> list[psutil.Process]:
+        """The running processes below `ares up` whose command line has `part` in it."""
         assert self.up is not None
         return [one for one in psutil.Process(self.up.pid).children(recursive=True) if part in _command(one)]
 
@@ -159,9 +148,6 @@ class Deployment:
         """Command lines of processes anywhere that name this directory of runs."""
         commands = [_command(one) for one in psutil.process_iter()]
         return [one for one in commands if str(self.runs) in one]
-
-    def wait_until_up(self) -> None:
-        self.until(lambda: answers(f"{self.url}/health"), "the server answers")
 
     def steps(self, name: str) -> int:
         """Committed steps after the bootstrap."""

@@ -10,8 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import certifi
@@ -122,7 +121,7 @@ class Machine:
 
 
 class LocalNetwork:
-    """A bridge and the machines on it."""
+    """A bridge and the machines on it, whose files lie below a directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -142,19 +141,9 @@ class LocalNetwork:
         self.machines[name] = found = Machine(self, name, number, self.directory / name)
         return found
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Switch everything off."""
         for machine in self.machines.values():
             if machine.power.poll() is None:
                 machine.die()
         run("ip", "link", "delete", self.bridge)
-
-
-@contextmanager
-def local_network(directory: Path) -> Iterator[LocalNetwork]:
-    """An empty network; the machines' files lie below a directory."""
-    network = LocalNetwork(directory)
-    try:
-        yield network
-    finally:
-        network.end()

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from flows.servers.service import answers
 from tests.ares.runs.test_retention import a_run
 from tests.deployed import Deployment
 from tests.short_runs import assert_same, told
@@ -25,8 +26,7 @@ def test_up_registers_everything_on_loopback_and_down_leaves_nothing(tmp_path: P
     deployed.start()
     assert deployed.up is not None
     try:
-        deployments = {f"{one['name']}": one for one in deployed.post("deployments/filter", {})}
-        assert deployments.keys() == {"ares-train", "ares-bootstrap", "ares-eval", "ares-ablate", "ares-gc"}
+        assert len(deployed.post("deployments/filter", {})) == 5  # test_notifications.py
         assert [one["enabled"] for one in deployed.post("automations/filter", {})] == [True]
 
         below = psutil.Process(deployed.up.pid).children(recursive=True)
@@ -74,42 +74,39 @@ def test_retry_after_an_error(deployed: Deployment) -> None:
 
 
 @pytest.mark.slow
-def test_retry_after_sigkill_of_the_flow_process(deployed: Deployment) -> None:
-    flow_run = held(deployed, "flow-killed")
-    deployed.process("prefect.engine").kill()
-    deployed.release()
-    assert deployed.wait_for(flow_run, *ENDED, seconds=60) == "Crashed"
-    deployed.retry(flow_run)
-    ended_like_uninterrupted(deployed, flow_run, "flow-killed")
-
-
-@pytest.mark.slow
-def test_retry_after_sigkill_of_worker_and_flow(deployed: Deployment) -> None:
-    flow_run = held(deployed, "worker-killed")
-    # The worker first: it would report its run.
-    for process in [deployed.process(part) for part in ("worker start", "prefect.engine")]:
+@pytest.mark.parametrize(
+    ("name", "killed", "seconds"),
+    [
+        ("flow-killed", ["prefect.engine"], 60.0),
+        # The worker first: it would report its run. `ares up` starts another one.
+        ("worker-killed", ["worker start", "prefect.engine"], CRASH_SECONDS),
+    ],
+)
+def test_retry_after_sigkill(name: str, killed: list[str], seconds: float, deployed: Deployment) -> None:
+    flow_run = deployed.held(name)
+    for process in [deployed.processes(part)[0] for part in killed]:
         process.kill()
     deployed.release()
-    assert deployed.wait_for(flow_run, *ENDED, seconds=CRASH_SECONDS) == "Crashed"
-    deployed.retry(flow_run)  # `ares up` has started another worker
-    ended_like_uninterrupted(deployed, flow_run, "worker-killed")
+    assert deployed.wait_for(flow_run, *ENDED, seconds=seconds) == "Crashed"
+    deployed.retry(flow_run)
+    ended_like_uninterrupted(deployed, flow_run, name)
 
 
 @pytest.mark.slow
 def test_an_actors_death_needs_no_retry(deployed: Deployment) -> None:
-    flow_run = held(deployed, "actor-killed")
-    deployed.process("ray::LearnerActor").kill()
+    flow_run = deployed.held("actor-killed")
+    deployed.processes("ray::LearnerActor")[0].kill()
     deployed.release()
     ended_like_uninterrupted(deployed, flow_run, "actor-killed")
 
 
 @pytest.mark.slow
 def test_a_run_outlives_a_restart_of_the_server(deployed: Deployment) -> None:
-    flow_run = held(deployed, "server-killed")
-    deployed.process("prefect server start").kill()
+    flow_run = deployed.held("server-killed")
+    deployed.processes("prefect server start")[0].kill()
     deployed.release()  # `ares up` starts the server again; until it answers the run continues without it
     deployed.until(lambda: deployed.steps("server-killed") == 4, "the run continues", seconds=300)
-    deployed.wait_until_up()
+    deployed.until(lambda: answers(f"{deployed.url}/health"), "the server answers")
     if deployed.wait_for(flow_run, *ENDED, seconds=300) != "Completed":
         deployed.retry(flow_run)
     assert deployed.wait_for(flow_run, "Completed", seconds=300)
@@ -118,14 +115,14 @@ def test_a_run_outlives_a_restart_of_the_server(deployed: Deployment) -> None:
 
 @pytest.mark.slow
 def test_suspend_and_resume(deployed: Deployment) -> None:
-    flow_run = held(deployed, "suspended")
+    flow_run = deployed.held("suspended")
     deployed.suspend(flow_run)
     time.sleep(1)
     deployed.release()
-    deployed.until(lambda: not deployed.has_process("prefect.engine"), "the process has left", seconds=120)
+    deployed.until(lambda: not deployed.processes("prefect.engine"), "the process has left", seconds=120)
     assert deployed.state(flow_run) == "Suspended"
     assert deployed.steps("suspended") < 4
-    assert not deployed.has_process("ray::")  # actors released
+    assert not deployed.processes("ray::")  # actors released
     deployed.resume(flow_run)
     ended_like_uninterrupted(deployed, flow_run, "suspended")
 
@@ -133,7 +130,7 @@ def test_suspend_and_resume(deployed: Deployment) -> None:
 @pytest.mark.slow
 def test_resume_before_the_suspended_process_has_left(deployed: Deployment) -> None:
     """The second process was refused by the first, and failed the flow run."""
-    flow_run = held(deployed, "early")
+    flow_run = deployed.held("early")
     deployed.suspend(flow_run)
     time.sleep(4)
     deployed.resume(flow_run)
@@ -146,36 +143,23 @@ def test_resume_before_the_suspended_process_has_left(deployed: Deployment) -> N
 
 @pytest.mark.slow
 def test_cancel_releases_the_actors_and_the_run_can_be_resumed(deployed: Deployment) -> None:
-    flow_run = held(deployed, "cancelled")
-    deployed.cancel(flow_run)
+    flow_run = deployed.held("cancelled")
+    deployed.set_state(flow_run, {"type": "CANCELLING", "name": "Cancelling"})  # the Cancel button
     assert deployed.wait_for(flow_run, *ENDED, seconds=120) == "Cancelled"
     deployed.release()
-    deployed.until(lambda: not deployed.has_process("ray::"), "actors released", seconds=60)
+    deployed.until(lambda: not deployed.processes("ray::"), "actors released", seconds=60)
     another = deployed.run("cancelled")
     assert deployed.wait_for(another, *ENDED, seconds=600) == "Completed"
     assert_same(deployed.runs, "uninterrupted", "cancelled")
 
 
 @pytest.mark.slow
-def test_a_second_start_of_a_running_run_is_refused(deployed: Deployment) -> None:
-    first = held(deployed, "twice")
-    second = deployed.run("twice")
-    assert deployed.wait_for(second, *ENDED, seconds=300) == "Failed"
-    assert "is in use by another process" in deployed.message(second)
-    deployed.release()
-    ended_like_uninterrupted(deployed, first, "twice")
-
-
-@pytest.mark.slow
 def test_retention_waits_for_no_run_and_touches_none_in_training(deployed: Deployment) -> None:
     """The queue of runs is full meanwhile."""
-    flow_runs = {"beside": held(deployed, "beside"), "beside-too": deployed.run("beside-too")}
+    flow_runs = {"beside": deployed.held("beside"), "beside-too": deployed.run("beside-too")}
     deployed.wait_for(flow_runs["beside-too"], "Running")
     a_run(deployed.runs, "old", 50, None)
-    collecting = deployed.get("deployments/name/ares-gc/ares-gc")["id"]
-    parameters = {"older_than": 30, "working_files": True}
-    body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
-    collected = str(deployed.post(f"deployments/{collecting}/create_flow_run", body)["id"])
+    collected = deployed.start_flow("ares-gc", {"older_than": 30, "working_files": True})
     assert deployed.wait_for(collected, *ENDED) == "Completed", deployed.message(collected)
     assert [deployed.state(each) for each in flow_runs.values()] == ["Running", "Running"]
     assert not (deployed.runs / "old").exists()
@@ -186,7 +170,7 @@ def test_retention_waits_for_no_run_and_touches_none_in_training(deployed: Deplo
 
 @pytest.mark.slow
 def test_down_in_the_middle_of_a_run_and_up_again(deployed: Deployment) -> None:
-    flow_run = held(deployed, "down")
+    flow_run = deployed.held("down")
     deployed.stop()
     deployed.release()
     assert not deployed.survivors()
@@ -194,11 +178,3 @@ def test_down_in_the_middle_of_a_run_and_up_again(deployed: Deployment) -> None:
     deployed.wait_for(flow_run, *ENDED, seconds=CRASH_SECONDS)
     deployed.retry(flow_run)
     ended_like_uninterrupted(deployed, flow_run, "down")
-
-
-def held(deployed: Deployment, name: str) -> str:
-    """A run that is blocked inside a phase of about its second step."""
-    deployed.hold()
-    flow_run = deployed.run(name)
-    deployed.wait_until_held()
-    return flow_run

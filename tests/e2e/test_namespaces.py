@@ -8,12 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from ares.store.mirror import path_of
-from tests.machines import LocalNetwork, Machine, lacking, local_network
+from tests.machines import LocalNetwork, Machine, lacking
 from tests.short_runs import SMALL, assert_same_commits, metric_history, train
 
 pytest.importorskip("s3fs", reason="the extra `s3`")
@@ -85,7 +86,7 @@ class RayCluster:
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayCluster]:
     from tests.object_store import object_store
 
-    with local_network(tmp_path / "machines") as network, object_store(network.address(1)) as (_, environment):
+    with closing(LocalNetwork(tmp_path / "machines")) as network, object_store(network.address(1)) as (_, environment):
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "looking"))
