@@ -252,17 +252,26 @@ def test_verify_and_a_resume_agree_on_policies_that_are_lost(stale: tuple[RunSto
 
 
 @pytest.mark.slow
-def test_a_step_whose_unfinished_responses_are_damaged_is_repeated(watched: Watched) -> None:
-    whole = trained("whole", *parts_of(2, 3))
-    store = trained("run", *parts_of(2, 3), "train.steps=3")
-    under_way = store.directory / store.read_commit(3).artifacts["under-way-0001"].path
-    content = under_way.read_bytes()
-    under_way.write_bytes(b"")
+@pytest.mark.parametrize(
+    ("parts", "steps", "damaged"),
+    [
+        (3, 3, "under-way-0001"),
+        (1, 4, "batch"),  # the checkpoint of step 4 needs no batch; step 3's policy, from which step 6 samples, does
+    ],
+)
+def test_a_step_whose_files_later_ones_need_is_repeated_if_they_are_damaged(
+    parts: int, steps: int, damaged: str, watched: Watched
+) -> None:
+    whole = trained("whole", *parts_of(2, parts))
+    store = trained("run", *parts_of(2, parts), f"train.steps={steps}")
+    file = store.path(store.read_commit(3).artifacts[damaged])
+    content = file.read_bytes()
+    file.write_bytes(b"")
     (damage,) = verify(store).damages
-    assert "under-way-0001.parquet has changed" in damage
+    assert f"{file.name} has changed" in damage
     assert resumes_after(store) == 2
-    trained("run", *parts_of(2, 3))
-    assert under_way.read_bytes() == content
+    trained("run", *parts_of(2, parts))
+    assert file.read_bytes() == content
     assert whole.read_commit(STEPS).artifacts["batch"].sha256 == store.read_commit(STEPS).artifacts["batch"].sha256
 
 
@@ -302,19 +311,6 @@ def test_a_run_from_before_plans_were_kept_resumes(watched: Watched) -> None:
     store.write_commit(commit.model_copy(update={"state": state}))
     assert trained("old", settings).committed_steps() == list(range(STEPS + 1))
     assert watched.asked[3, "rollout"][0] == 1
-
-
-@pytest.mark.slow
-def test_damaged_files_of_an_old_policy_are_rebuilt(watched: Watched) -> None:
-    """The checkpoint of step 4 needs no batch; step 3's policy, from which step 6 samples, needs that of step 3."""
-    settings = "rollout.max_staleness=2"
-    store = trained("run", settings, "train.steps=4")
-    batch = store.directory / store.read_commit(3).artifacts["batch"].path
-    whole = batch.read_bytes()
-    batch.write_bytes(b"")
-    assert resumes_after(store) == 2
-    assert trained("run", settings).committed_steps() == list(range(STEPS + 1))
-    assert batch.read_bytes() == whole
 
 
 @pytest.mark.slow
