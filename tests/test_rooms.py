@@ -199,7 +199,6 @@ USERS_OWN = "executes the file that the user's own profile names, as `import` wo
 CHANNEL = "passes arguments and results to and from the user's own function in a process of its own"
 ALLOWED = {
     **{("ares/config/extensions.py", what): USERS_OWN for what in ("compile", "exec")},
-    **{("ares/grading/function_process.py", what): USERS_OWN for what in ("compile", "exec")},
     ("ares/grading/function_process.py", "import pickle"): CHANNEL,
     ("ares/grading/functions.py", "import pickle"): CHANNEL,
     ("rewards/child_process.py", "import subprocess"): "starts the process of a user's function or of environments",
