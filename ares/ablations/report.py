@@ -29,8 +29,7 @@ from ares.ablations.plots import PALETTE, draw_curves, draw_differences
 from ares.ablations.rows import CHILD, TOKENS, AblationRows, problems_path, write_rows
 from ares.ablations.wording import conclude
 from ares.evaluation import estimate
-from ares.reports import mlflow_page
-from ares.store import StoreError, runs_directory
+from ares.store import StoreError, mlflow_page, runs_directory
 
 
 class Cell(NamedTuple):

@@ -17,8 +17,8 @@ from ares.ablations.rows import FILE, read_file, read_rows
 from ares.config import Config, ConfigError, Override
 from ares.errors import UserError
 from ares.printable import without_credentials
-from ares.reports import AWAY, Entry, Tracking, find_or_create, mlflow_page, reason
-from ares.store import RunStore, tracking_uri
+from ares.reports import AWAY, Entry, Tracking, find_or_create, reason
+from ares.store import RunStore, mlflow_page, tracking_uri
 
 
 def check_fixed(ablation: Ablation, folder: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from ares.config import ConfigError, DataConfig, Needs, Source, absent_model, location
 from ares.data.chats import check_template
@@ -294,6 +294,8 @@ def as_problems(
 
 def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
     """The tokenizer of a model. Raises ConfigError."""
+    from transformers import AutoTokenizer  # six CPU seconds, which what only reads a run need not wait for
+
     try:
         tokenizer = AutoTokenizer.from_pretrained(location(path), trust_remote_code=trust_remote_code)
         empty = len(tokenizer) <= len(tokenizer.added_tokens_decoder)

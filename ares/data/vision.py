@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from transformers import AutoConfig
 
 from ares.config import Config, ConfigError, DataConfig, RolloutConfig
 from ares.data.media import VIDEO, MediaError, MediaReader, content_hash, is_video
@@ -44,6 +43,8 @@ class Vision:
 
     def __init__(self, model_path: str, data: DataConfig, files: Path) -> None:
         """Raises MediaError when the model's directory has no image processor or no placeholder tokens."""
+        from transformers import AutoConfig  # four CPU seconds
+
         self.model_path, self.files = model_path, files
         self.reader = MediaReader(model_path, data)
         config = AutoConfig.from_pretrained(model_path)

@@ -4,22 +4,16 @@ Covered: held-out sets, published suites, estimates with intervals, paired compa
 grading, which are the phases of training (tasks/), their order (flows/evaluate.py).
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ares.evaluation.request import EvaluationRequest
-from ares.evaluation.suites import SUITES
+from ares.lazy import exports
 
 if TYPE_CHECKING:
     from ares.evaluation.comparison import digest_problems
     from ares.evaluation.estimates import finish
     from ares.evaluation.evaluation import Evaluation, policy_of
     from ares.evaluation.paired import DRAWS, LEVEL, Estimate, estimate, p_of_draws
-
-
-def __getattr__(name: str) -> Any:
-    """Load what needs torch or scipy lazily: a worker that reads the form of `ares-eval` needs neither."""
-    for module in ("paired", "comparison", "evaluation", "estimates"):
-        if hasattr(found := import_module(f"{__name__}.{module}"), name):
-            return getattr(found, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ares.evaluation.request import EvaluationRequest
+    from ares.evaluation.suites import SUITES
+else:
+    __getattr__ = exports(__name__)

@@ -5,9 +5,25 @@ training would have gone another way; what other settings would have made of one
 differ (ares/runs/verification.py), one step's samples (ares/reports/samples.py).
 """
 
-from ares.history.bisect import Accuracies, Fall, Group, Probe, find_fall, rank_groups, read_accuracies, read_held_out
-from ares.history.family import Member, family
-from ares.history.ledger import draws, ledger, pairs
-from ares.history.measures import open_past
-from ares.history.replay import Replayed, Update, check_replayable, cost_of_updates, replay
-from ares.history.rescore import Judged, Rescore
+from typing import TYPE_CHECKING
+
+from ares.lazy import exports
+
+if TYPE_CHECKING:
+    from ares.history.bisect import (
+        Accuracies,
+        Fall,
+        Group,
+        Probe,
+        find_fall,
+        rank_groups,
+        read_accuracies,
+        read_held_out,
+    )
+    from ares.history.family import Member, family
+    from ares.history.ledger import draws, ledger, pairs
+    from ares.history.measures import open_past
+    from ares.history.replay import Replayed, Update, check_replayable, cost_of_updates, replay
+    from ares.history.rescore import Judged, Rescore
+else:
+    __getattr__ = exports(__name__)

@@ -1,8 +1,7 @@
 """An entry of MLflow's (MLflow calls it a run): found again or made, and what is logged to it.
 
 Covered: the experiment and its saved view, tags that tell where an entry comes from, settings as parameters, data sets,
-names that MLflow refuses, the address of MLflow's UI. Not covered: which metrics and files (ares/reports/mlflow.py,
-evaluation_entry.py).
+names that MLflow refuses. Not covered: which metrics and files (ares/reports/mlflow.py, evaluation_entry.py).
 """
 
 import json
@@ -155,21 +154,6 @@ def open_experiment(client: MlflowClient, name: str, runs: Path) -> str:
         if any((runs / "mlartifacts" / entry.info.run_id).exists() for entry in entries):  # the runs' folder was moved
             move_artifacts(database, experiment.artifact_location, artifacts)
     return str(experiment.experiment_id)
-
-
-def mlflow_page(uri: str, runs: Path) -> str | None:
-    """Address of the UI for a tracking URI: the server's own, else that of `ares up`; None: none is running."""
-    told, server, page = os.environ.get("ARES_MLFLOW_PAGE"), uri.startswith("http"), without_credentials(uri)
-    if told is not None and (not server or page == without_credentials(os.environ.get("MLFLOW_TRACKING_URI", ""))):
-        return told.rstrip("/")  # inside a container the same server has another name than for a browser
-    if server:
-        return page.rstrip("/")
-    try:
-        services = json.loads((runs / ".services" / "services.json").read_text())
-        os.kill(int(services["pid"]), 0)
-        return str(services["mlflow"])
-    except (OSError, ValueError, KeyError):
-        return None
 
 
 def origin(command: str, config: Config, code_version: str, store: RunStore) -> dict[str, str]:

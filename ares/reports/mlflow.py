@@ -15,10 +15,10 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from ares.config import Config, TrackingConfig
 from ares.data import MediaError, thumbnail
 from ares.printable import without_credentials
-from ares.reports.entry import AWAY, Entry, find_or_create, mlflow_page, origin, reason
+from ares.reports.entry import AWAY, Entry, find_or_create, origin, reason
 from ares.reports.mlflow_internals import VIEW
 from ares.reports.reporting import Tracker
-from ares.store import Commit, DamagedArtifact, RunStore, tracking_uri
+from ares.store import Commit, DamagedArtifact, RunStore, mlflow_page, tracking_uri
 
 logger = logging.getLogger(__name__)
 STEPS_PER_CALL = 50

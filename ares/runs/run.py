@@ -27,11 +27,12 @@ from ares.runs.conductor import Conductor, Progress
 from ares.runs.description import check_unchanged, description_of, digests_of, drawn_identity, identity_of
 from ares.runs.doctor import with_this_machine
 from ares.runs.phase_settings import check_fork
+from ares.runs.resumption import resumed_commit
 from ares.runs.sets import Files, GrowingSet, first_files, graded_sets, load_sets, warn_of_left_out
-from ares.runs.step import Step, sampled_version
+from ares.runs.step import Step
 from ares.step import OpenEnvironment, RunState
-from ares.store import RULE, Commit, DamagedArtifact, Ref, RunStore, is_name, name_of_rewind, run_store
-from ares.workers import PlainWorkers, Workers, check_engine, check_gpus, first_unreplayable
+from ares.store import RULE, Commit, DamagedArtifact, RunStore, is_name, name_of_rewind, run_store
+from ares.workers import PlainWorkers, Workers, check_engine, check_gpus
 
 logger = logging.getLogger(__name__)
 MakeWorkers = Callable[[Config, RunStore], Workers]
@@ -322,30 +323,6 @@ class Run:
     def step(self, number: int, ahead: bool = False) -> "Step":
         """The step of this number; 0 is the bootstrap. ahead: to draw its first responses early."""
         return Step(self, number, ahead)
-
-
-def resumed_commit(config: Config, store: RunStore) -> Commit | None:
-    """The newest commit whose partial responses are intact and whose weights, and older ones still needed, can be
-    rebuilt; None: no step is finished."""
-    commit = store.last_commit()
-    while commit is not None and (damaged := _first_damaged(config, store, commit)) is not None:
-        commit = store.read_commit(damaged - 1)
-    return commit
-
-
-def _first_damaged(config: Config, store: RunStore, last: Commit) -> int | None:
-    """The first step whose batch is damaged or missing and needed to rebuild a policy; the last step if its partial
-    responses are damaged; None if nothing is."""
-    oldest = sampled_version(config, last.step + 1)
-    found = (first_unreplayable(store, version) for version in range(oldest, last.step + 1))
-    if (damaged := next((step for step in found if step is not None), None)) is not None:
-        return damaged
-    return None if store.intact(under_way(last)) else last.step
-
-
-def under_way(commit: Commit) -> list[Ref]:
-    """The partial responses that a step left to be continued (rollout.parts), shard by shard."""
-    return [commit.artifacts[name] for name in sorted(commit.artifacts) if name.startswith("under-way-")]
 
 
 def _triggers(path: str | None, tokenizer: PreTrainedTokenizerBase) -> Tensor | None:

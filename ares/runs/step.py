@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from ares.config import Config
+from ares.runs.resumption import sampled_version
 from ares.step import RunState
 from ares.store import Commit, Memo, Ref
 
@@ -137,11 +138,6 @@ class Step:
         if "timing_s/scoring_wait" in timings:
             timings["perf/scoring_wait_share"] = timings["timing_s/scoring_wait"] / max(total, 1e-9)
         return timings
-
-
-def sampled_version(config: Config, step: int) -> int:
-    """Version of the policy that a step's first responses are drawn from."""
-    return max(step - 1 - config.rollout.max_staleness, 0)
 
 
 def owned_key(identity: str, key: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from ares.runs.run import resumed_commit
+from ares.runs.resumption import resumed_commit
 from ares.store import MEMO_FILE, Commit, DamagedArtifact, Ref, RunStore, files_in, read_config, read_finished_memo
 
 NOT_NEEDED_LATER = ("checkpoint", "batch", "under-way")

@@ -15,6 +15,7 @@ from ares.store.locations import (
     database_beside,
     database_of,
     is_name,
+    mlflow_page,
     name_after,
     name_of_rewind,
     run_store,

@@ -1,11 +1,13 @@
 """Where runs and their metrics lie: ARES_RUNS and MLFLOW_TRACKING_URI, else here. Valid names of runs, forks and
 ablations: one folder on every system, and never mistaken for an option."""
 
+import json
 import os
 import re
 from pathlib import Path
 from urllib.parse import unquote
 
+from ares.printable import without_credentials
 from ares.store.errors import StoreError
 from ares.store.mirror import path_of
 from ares.store.store import RunStore
@@ -48,6 +50,21 @@ def database_beside(runs: Path) -> str:
 def database_of(uri: str) -> Path | None:
     """The file of a tracking URI; None for a server."""
     return Path(unquote(uri.removeprefix(SQLITE).partition("?")[0])) if uri.startswith(SQLITE) else None
+
+
+def mlflow_page(uri: str, runs: Path) -> str | None:
+    """Address of the UI for a tracking URI: the server's own, else that of `ares up`; None: none is running."""
+    told, server, page = os.environ.get("ARES_MLFLOW_PAGE"), uri.startswith("http"), without_credentials(uri)
+    if told is not None and (not server or page == without_credentials(os.environ.get("MLFLOW_TRACKING_URI", ""))):
+        return told.rstrip("/")  # inside a container the same server has another name than for a browser
+    if server:
+        return page.rstrip("/")
+    try:
+        services = json.loads((runs / ".services" / "services.json").read_text())
+        os.kill(int(services["pid"]), 0)
+        return str(services["mlflow"])
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def is_name(name: str) -> bool:

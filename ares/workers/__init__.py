@@ -4,9 +4,16 @@ Covered: versions and replay; the plain implementation in this process; GPUs tha
 and engine compute (ares/learner, ares/engines); Ray's actors, the other implementation (ares/cluster).
 """
 
-from ares.workers.placement import bundles, check_engine, check_gpus, demand, runs_that_fit, uses_gpus
-from ares.workers.plain import PlainWorkers
-from ares.workers.replay import check_weights, first_unreplayable, latest_checkpoint, newest_checkpoint
-from ares.workers.services import EngineService, LearnerService
-from ares.workers.shared_weights import SharedWeights
-from ares.workers.workers import Workers
+from typing import TYPE_CHECKING
+
+from ares.lazy import exports
+
+if TYPE_CHECKING:
+    from ares.workers.placement import bundles, check_engine, check_gpus, demand, runs_that_fit, uses_gpus
+    from ares.workers.plain import PlainWorkers
+    from ares.workers.replay import check_weights, first_unreplayable, latest_checkpoint, newest_checkpoint
+    from ares.workers.services import EngineService, LearnerService
+    from ares.workers.shared_weights import SharedWeights
+    from ares.workers.workers import Workers
+else:
+    __getattr__ = exports(__name__)

@@ -17,10 +17,10 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run as Entry
 
-from ares.reports.entry import mlflow_page, origin
+from ares.reports.entry import origin
 from ares.reports.mlflow import Tracking
 from ares.reports.mlflow_internals import SAVED_VIEW, TRAINING, VIEW
-from ares.store import tracking_uri
+from ares.store import mlflow_page, tracking_uri
 from ares.store.store import RunStore
 from tests import mlflow_database
 from tests.ares.builders import config

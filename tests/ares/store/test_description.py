@@ -1,7 +1,5 @@
 """Where a run stands, as its directory tells without its data or weights."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -36,10 +34,3 @@ def test_a_run_tells_its_last_commit_and_whether_it_is_held(
         assert run_status("short", tmp_path) == told | {"state": "running"}
     with pytest.raises(StoreError, match="no run 'absent'"):
         run_status("absent", tmp_path)
-
-
-def test_where_a_run_stands_is_said_without_loading_torch() -> None:
-    """Which takes seconds; `ares status` is asked often."""
-    check = "import sys, ares.store; print(sorted({'torch', 'transformers', 'datasets'} & set(sys.modules)))"
-    ended = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
-    assert ended.stdout == "[]\n"

@@ -1,0 +1,30 @@
+"""Names of packages that are imported at their first use."""
+
+import subprocess
+import sys
+
+import pytest
+
+import ares.reports
+
+ONLY_READING = """
+import sys
+from ares.browse import serve
+from ares.history import family
+from ares.runs import collect, first_difference, verify
+from ares.store import run_status
+print(sorted({"datasets", "mlflow", "ray", "torch", "transformers"} & set(sys.modules)))
+"""
+
+
+def test_what_only_reads_runs_waits_for_none_of_the_large_libraries() -> None:
+    """They take up to ten seconds: `ares status`, `history`, `diff`, `verify`, `gc` and `browse` do without them."""
+    ended = subprocess.run([sys.executable, "-c", ONLY_READING], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"
+
+
+def test_a_name_that_a_package_does_not_have_is_an_error_as_of_any_module() -> None:
+    with pytest.raises(AttributeError, match=r"module 'ares\.reports' has no attribute 'Trackings'"):
+        _ = ares.reports.Trackings  # type: ignore[attr-defined]
+    with pytest.raises(ImportError, match="cannot import name 'Trackings'"):
+        from ares.reports import Trackings  # type: ignore[attr-defined]  # noqa: F401
