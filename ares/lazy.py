@@ -2,6 +2,7 @@
 
 A package names what it exports in an `if TYPE_CHECKING:` block, as type checkers and editors read it, and sets
 `__getattr__ = exports(__name__)` elsewhere. So `ares history` does not wait for torch, which other names need.
+No name is that of a module of its package: importing that module would put it in the name's place.
 """
 
 import ast

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
         read_accuracies,
         read_held_out,
     )
-    from ares.history.family import Member, family
-    from ares.history.ledger import draws, ledger, pairs
+    from ares.history.drawn import draws, ledger, pairs
     from ares.history.measures import open_past
-    from ares.history.replay import Replayed, Update, check_replayable, cost_of_updates, replay
+    from ares.history.relatives import Member, family
+    from ares.history.replays import Replayed, Update, check_replayable, cost_of_updates, replay
     from ares.history.rescore import Judged, Rescore
 else:
     __getattr__ = exports(__name__)

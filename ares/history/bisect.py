@@ -22,7 +22,7 @@ from torch import Tensor
 from algorithms.protocol import DataProto
 from ares.errors import UserError
 from ares.evaluation import LEVEL, Estimate, Evaluation, estimate
-from ares.history.replay import rebuilt
+from ares.history.replays import rebuilt
 from ares.runs import Run
 from ares.step import joined_rows, token_batch
 from ares.store import RunStore

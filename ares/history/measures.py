@@ -1,6 +1,6 @@
 """What a step of a run sampled, measured and decided, read again from its directory.
 
-Not covered: what is made of it (rescore.py, replay.py).
+Not covered: what is made of it (rescore.py, replays.py).
 """
 
 from pathlib import Path

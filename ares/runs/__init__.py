@@ -20,8 +20,8 @@ if TYPE_CHECKING:
         what_grades,
     )
     from ares.runs.doctor import findings
-    from ares.runs.export import export, import_gguf
     from ares.runs.lineage import fork, share_bootstrap
+    from ares.runs.model_files import export, import_gguf
     from ares.runs.phase_settings import find_conflicts
     from ares.runs.resumption import under_way
     from ares.runs.retention import Policy, collect

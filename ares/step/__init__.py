@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         with_scores,
     )
     from ares.step.second_turn import PROMPT, second_turn_rows
-    from ares.step.shape import bootstrapped, shape
+    from ares.step.shaping import bootstrapped, shape
     from ares.step.state import RunState
 else:
     __getattr__ = exports(__name__)

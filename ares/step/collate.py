@@ -4,7 +4,7 @@
     prompt 1 2 3, response 4                     1 2 3              4 0 0                   1 1 1 1 0 0
 
 Covered: padding, joining the parts of a batch, columns of graders. Not covered: rewards and advantages
-(ares/step/shape.py).
+(ares/step/shaping.py).
 """
 
 from typing import Any

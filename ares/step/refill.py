@@ -1,7 +1,7 @@
 """Refill: how many prompts to draw next, which drawn groups to train on, and metrics of everything drawn.
 
 Covered: choosing groups, the keep rate, the limit of tries. Pure: rows in, numbers out. Not covered: drawing and
-grading (flows/draw.py), shaping the batch (ares/step/shape.py).
+grading (flows/draw.py), shaping the batch (ares/step/shaping.py).
 """
 
 import math

@@ -3,7 +3,7 @@
 Covered: scores of functions; accuracy for graders without scores; for code the design, format and late efficiency, and
 the test weights they need; the credit of first turns for second ones; ReMax's baselines. Everything else reads the
 columns made here. Not covered: the designs themselves (rewards/shaping.py), AEPO and soft overlong
-(ares/step/shape.py).
+(ares/step/shaping.py).
 """
 
 from collections.abc import Mapping

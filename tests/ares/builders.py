@@ -19,7 +19,7 @@ from ares.engines.transformers import TransformersEngine
 from ares.learner.learner import Learner
 from ares.step.collate import graded, token_batch
 from ares.step.rewards import rewarded
-from ares.step.shape import shape
+from ares.step.shaping import shape
 from ares.step.state import RunState
 
 REPOSITORY = Path(__file__).resolve().parents[2]

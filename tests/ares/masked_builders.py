@@ -18,7 +18,7 @@ from ares.config.profiles import load
 from ares.config.run import Config, ModelConfig
 from ares.engines.engine import Request
 from ares.learner.learner import Learner
-from ares.step.shape import shape
+from ares.step.shaping import shape
 from ares.step.state import RunState
 from examples.tiny.models import build_masked, build_tokenizer
 from examples.tiny.one_liners import WHOLE_WORDS, respond, split_one_liners

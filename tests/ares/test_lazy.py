@@ -1,7 +1,9 @@
 """Names of packages that are imported at their first use."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +30,13 @@ def test_a_name_that_a_package_does_not_have_is_an_error_as_of_any_module() -> N
         _ = ares.reports.Trackings  # type: ignore[attr-defined]
     with pytest.raises(ImportError, match="cannot import name 'Trackings'"):
         from ares.reports import Trackings  # type: ignore[attr-defined]  # noqa: F401
+
+
+@pytest.mark.parametrize(
+    "package", sorted(Path(ares.reports.__file__).parents[1].glob("*/__init__.py")), ids=lambda path: path.parent.name
+)
+def test_no_package_exports_a_name_that_one_of_its_modules_has(package: Path) -> None:
+    """The name would be the module from the moment at which anything imports that."""
+    imports = [node for node in ast.walk(ast.parse(package.read_text())) if isinstance(node, ast.ImportFrom)]
+    names = {name.name for node in imports for name in node.names}
+    assert names & {path.stem for path in package.parent.iterdir()} == set()

@@ -15,7 +15,7 @@ from algorithms.protocol import DataProto
 from ares.config import KL_CONTROLLERS
 from ares.learner.learner import Learner
 from ares.step.collate import as_sampled
-from ares.step.shape import shape
+from ares.step.shaping import shape
 from ares.step.state import RunState
 from tests.ares.builders import MODEL, PAD, experienced, rows, shaped, to_batch
 from tests.ares.learner_builders import LENGTHS, equal, finite, gradients, learner, sampled, weights

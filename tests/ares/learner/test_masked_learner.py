@@ -8,7 +8,7 @@ import torch
 from ares.config import Config, ConfigError
 from ares.learner.learner import Learner
 from ares.learner.ranks import Ranks
-from ares.step.shape import shape
+from ares.step.shaping import shape
 from ares.step.state import RunState
 from tests.ares.masked_builders import config, sampled, shaped
 

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 from ares.config.strict import ConfigError
 from ares.data import load_tokenizer
 from ares.models.architecture import ModelError, check_architecture
-from ares.runs.export import import_gguf
+from ares.runs.model_files import import_gguf
 from tests.ares.builders import config
 
 reads_gguf = pytest.mark.skipif(importlib.util.find_spec("gguf") is None, reason="needs gguf: pip install '.[real]'")

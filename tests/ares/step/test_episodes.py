@@ -27,7 +27,7 @@ from ares.step.episodes import (
 )
 from ares.step.opening import OPENING, seed_of
 from ares.step.rows import SAMPLED, sampled_log_probs
-from ares.step.shape import _at_last_token, at_turns
+from ares.step.shaping import _at_last_token, at_turns
 from rewards.math import grade_answers
 
 ASKED = pd.DataFrame(

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from ares.config import ConfigError
 from ares.history import Replayed, Update, open_past, replay
-from ares.history.replay import _held_out
+from ares.history.replays import _held_out
 from ares.step import FEW_STEPS_SLOT
 from ares.store import RunStore, StoreError, read_drawn
 from tests.short_runs import told
@@ -72,7 +72,7 @@ def test_held_out_answers_are_those_of_the_policy_with_all_of_its_passes(
     rows, scores = read_drawn(run.store, 2, held_out=True)
     few = rows.assign(slot=rows["slot"] + FEW_STEPS_SLOT)
     drawn = pd.concat([rows, few, rows], ignore_index=True), pd.concat([scores] * 3, ignore_index=True)
-    monkeypatch.setattr(sys.modules["ares.history.replay"], "read_drawn", lambda store, step, held_out: drawn)
+    monkeypatch.setattr(sys.modules["ares.history.replays"], "read_drawn", lambda store, step, held_out: drawn)
     held_out = _held_out(run, 3)
     assert held_out is not None
     assert len(held_out[0]) == len(held_out[1]) == len(rows)

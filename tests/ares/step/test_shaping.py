@@ -17,7 +17,7 @@ from ares.config import ESTIMATORS, Config
 from ares.grading import RewardError
 from ares.step.collate import graded
 from ares.step.rewards import rewarded
-from ares.step.shape import shape
+from ares.step.shaping import shape
 from ares.step.state import RunState
 from rewards.aepo import compute_score
 from tests.algorithms.test_advantages import gdpo

@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, Generat
 from ares.config import Config
 from ares.learner import checkpoints
 from ares.learner.learner import Learner
-from ares.runs.export import export
+from ares.runs.model_files import export
 from ares.runs.run import Run
 from ares.store.store import RunStore, StoreError
 from flows.cli.runs import export as export_and_advise
