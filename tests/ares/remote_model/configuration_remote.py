@@ -1,5 +1,5 @@
-from .masked_model import MaskedModelConfig  # type: ignore[import-not-found]  # beside its weights
+from transformers import PretrainedConfig
 
 
-class RemoteConfig(MaskedModelConfig):
+class RemoteConfig(PretrainedConfig):
     model_type = "remote_diffusion"
