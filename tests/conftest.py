@@ -52,11 +52,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What pytest has collected stays: Python need not search it for garbage."""
+    """What was imported and collected stays: Python need not search it for garbage, which took a fifth of the time."""
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
 
 
