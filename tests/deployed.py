@@ -129,9 +129,12 @@ class Deployment:
     # ---- what happens to it ----------------------------------------------------------------------------------------
 
     def held(self, name: str) -> str:
-        """A run that is blocked inside a `score` phase of about its second step: its reward function's tenth call."""
+        """A run that is blocked while its first step's second shard is scored: its reward function's eleventh call.
+
+        While the first one is, Prefect may not have been told yet that the bootstrap is finished.
+        """
         (self.directory / "held").unlink(missing_ok=True)
-        (self.directory / "hold").write_text("10")
+        (self.directory / "hold").write_text("11")
         flow_run = self.run(name)
         self.until((self.directory / "held").exists, "a run is held")
         return flow_run
