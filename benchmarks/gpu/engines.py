@@ -33,18 +33,16 @@ def vllm_engine(place: Place) -> Iterator[Row]:
 
     def start() -> None:
         nonlocal engine
-        settings = VllmConfig(max_sequences=256, gpu_memory=0.5)
-        model = ModelConfig(path=str(folder), dtype="bfloat16")
+        model, how = ModelConfig(path=str(folder), dtype="bfloat16"), VllmConfig(max_sequences=256, gpu_memory=0.5)
         # No end token, so that responses reach their limit; vLLM refuses one outside the vocabulary.
-        engine = VllmEngine(model, set(), 1024, settings, colocated=True)
+        engine = VllmEngine(model, set(), 1024, how, colocated=True)
 
     yield {"row": "start", "s": next(place.each(start, 1))}
     ways = {"main memory": _weights(folder, "cpu")}
     if place.cuda:
         ways["the device"] = _weights(folder, "cuda")
     for name, weights in ways.items():
-        took = place.seconds(partial(engine.load_weights, 0, weights))
-        yield {"row": f"new weights from {name}", "ms": 1e3 * took}
+        yield {"row": f"new weights from {name}", "ms": 1e3 * place.seconds(partial(engine.load_weights, 0, weights))}
     for rows in (4,) if place.tiny else (64, 256):
         yield _sampled(place, engine, rows, new_tokens)
     yield from _sleep(place, engine, ways["main memory"])
