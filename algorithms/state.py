@@ -40,7 +40,7 @@ class DeltaDict(ChainMap[K, V]):
 
 
 def check_state(state: Mapping[str, Any] | None, like: Mapping[str, Any], what: str) -> None:
-    """Raise ValueError unless a stored state has the keys of `like`, as that of another kind of controller has not."""
+    """Raise ValueError unless a stored state has the keys of `like`: another kind of controller has others."""
     if not isinstance(state, Mapping):
         raise ValueError(f"{what} is missing")
     if state.keys() != like.keys():

@@ -112,12 +112,17 @@ def weigh_area(tokens: pd.Series, limit: float) -> pd.Series:
 
     Empty if `limit` is not beyond the first value.
     """
-    end = min(limit, tokens.iloc[-1])
-    if not end > tokens.iloc[0]:
+    if not min(limit, tokens.iloc[-1]) > tokens.iloc[0]:
         return tokens[:0]
-    places = [*tokens[tokens < end], end]
-    areas = [np.trapezoid(np.interp(places, tokens, alone), places) for alone in np.eye(len(tokens))]
-    return pd.Series(areas, tokens.index) / (end - tokens.iloc[0])
+    within = tokens.clip(upper=limit)
+    widths = np.diff(within, prepend=within.iloc[0], append=within.iloc[-1])
+    areas = pd.Series((widths[:-1] + widths[1:]) / 2, tokens.index)
+    beyond = int(np.searchsorted(tokens, limit))
+    if beyond < len(tokens):  # the value at the limit lies between those of two steps
+        share = (limit - tokens.iloc[beyond - 1]) / (tokens.iloc[beyond] - tokens.iloc[beyond - 1])
+        areas.iloc[beyond - 1] += (1 - share) * areas.iloc[beyond]
+        areas.iloc[beyond] *= share
+    return areas / (within.iloc[-1] - within.iloc[0])
 
 
 def find_last_step(ablation: AblationRows) -> int | None:

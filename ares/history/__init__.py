@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         read_accuracies,
         read_held_out,
     )
-    from ares.history.drawn import draws, ledger, pairs
+    from ares.history.ledgers import draws, ledger, pairs
     from ares.history.measures import open_past
     from ares.history.relatives import Member, family
     from ares.history.replays import Replayed, Update, check_replayable, cost_of_updates, replay
