@@ -49,6 +49,7 @@ def test_help_loads_nothing_that_takes_seconds_to_load() -> None:
     assert not slow & set(loaded.stdout.split())
 
 
+@pytest.mark.slow
 def test_own_rows_with_an_own_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """jsonl with other column names, a format prompt, a model directory by path, a reward function in a file."""
     run_in_this_process(tmp_path, monkeypatch)

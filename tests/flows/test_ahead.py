@@ -151,13 +151,13 @@ def first_draw(store: RunStore, step: int) -> pd.DataFrame:
     return pd.concat(map(pd.read_parquet, shards), ignore_index=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stale", "parts", "moments"),
     [
-        (2, 3, [MOMENTS[3]]),
-        pytest.param(2, 3, [MOMENTS[1], MOMENTS[5]], marks=pytest.mark.slow),
-        pytest.param(1, 2, MOMENTS, marks=pytest.mark.slow),
-        pytest.param(3, 4, [*MOMENTS[:3], *MOMENTS[4:]], marks=pytest.mark.slow),
+        (2, 3, [MOMENTS[1], MOMENTS[3], MOMENTS[5]]),
+        (1, 2, MOMENTS),
+        (3, 4, [*MOMENTS[:3], *MOMENTS[4:]]),
     ],
 )
 def test_each_part_of_a_response_is_from_its_policy_and_a_killed_run_ends_bit_identical(

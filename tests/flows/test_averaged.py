@@ -16,6 +16,7 @@ SETTINGS = [*SMALL, "train.steps=2", "rollout.prompts=2", "bootstrap.max_prompts
             "learner.lr=1e-3", "algorithm.filter.enabled=false"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_average_is_measured_and_the_policy_not_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_in_this_process(tmp_path, monkeypatch)
     loaded: list[tuple[int, dict[str, Any]]] = []

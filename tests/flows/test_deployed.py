@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 import yaml
 
 from tests.shared_run import REPOSITORY
@@ -17,6 +18,7 @@ for entrypoint in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_a_worker_that_looks_for_hooks_loads_no_library_of_training() -> None:
     deployments = yaml.safe_load((REPOSITORY / "prefect.yaml").read_text())["deployments"]
     assert len(deployments) == 5

@@ -117,7 +117,7 @@ def attempts(runs: Path, calls: int, turns: int = 2, **settings: Any) -> dict[st
     return evaluated_by(workers, runs, of_shard=3, profile=profile, max_problems=6, turns=turns, **settings)
 
 
-@pytest.mark.parametrize("how", [{"n": 2, "temperature": 1.5}, {"greedy": True}])
+@pytest.mark.parametrize("how", [pytest.param({"n": 2, "temperature": 1.5}, marks=pytest.mark.slow), {"greedy": True}])
 def test_programs_that_failed_are_tried_again_and_counted_after_it(tmp_path: Path, how: dict[str, Any]) -> None:
     summary = attempts(tmp_path / "whole", 4, **how)
     samples = pd.read_parquet(folder_in(tmp_path / "whole") / "samples.parquet").set_index(["id", "sample"])

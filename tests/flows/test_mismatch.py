@@ -38,7 +38,7 @@ def load_wrong_weights(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("profile", "version", "settings", "where", "committed"),
     [
-        ("tiny-math", 0, NO_LEARNER_PASS, "step 0, bootstrap", []),
+        pytest.param("tiny-math", 0, NO_LEARNER_PASS, "step 0, bootstrap", [], marks=pytest.mark.slow),
         ("tiny-math", 1, ["validation.temperature=0.7"], "step 1, validation", [0]),
         # of episodes the turns are kept, too
         pytest.param("tiny-tool", 0, ["environment.processes=1"], "step 0, bootstrap", [], marks=pytest.mark.slow),

@@ -104,12 +104,17 @@ def recorded(config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch) -> d
 @pytest.mark.parametrize(
     ("profile", "settings"),
     [
-        ("tiny-math", []),
         ("tiny-math", ["algorithm.filter.enabled=true", "algorithm.kl.penalty=full", "algorithm.kl.kind=bucket_beta"]),
-        ("tiny-math", ["algorithm.advantage.estimator=gae", "algorithm.kl.placement=reward"]),
-        ("tiny-math", ["algorithm.advantage.estimator=remax", "algorithm.overlong.mask_truncated=true"]),
         ("tiny-code-feedback", ["reward.code.design=dense_weighted", "reward.code.workers=1"]),
-        pytest.param("tiny-diffusion", ["reward.code.workers=1"], marks=pytest.mark.slow),
+        *(
+            pytest.param(profile, settings, marks=pytest.mark.slow)
+            for profile, settings in [
+                ("tiny-math", []),
+                ("tiny-math", ["algorithm.advantage.estimator=gae", "algorithm.kl.placement=reward"]),
+                ("tiny-math", ["algorithm.advantage.estimator=remax", "algorithm.overlong.mask_truncated=true"]),
+                ("tiny-diffusion", ["reward.code.workers=1"]),
+            ]
+        ),
     ],
 )
 def test_no_phase_reads_what_a_fork_sharing_it_may_change(

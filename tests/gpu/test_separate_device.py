@@ -14,10 +14,10 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *files, "-k", {chosen!r}])
 """
 TWICE = (
     "packed, bfloat16, policy, critic, reference, adapters, after_a_checkpoint, plain_softmax, log_probs_of_the_learner"
-    ", experience, split, between_decoder"
+    ", experience, split, between_decoder, token_waits, micro_batch, of_a_checkpoint"
 )
 OFTEN = f"not ({TWICE.replace(', ', ' or ')})"
-"""Without what takes the same way as another one, at another precision for example."""
+"""Without what takes the same way as another one, at another precision for example, and most counts of waits."""
 
 
 @pytest.mark.parametrize("chosen", [OFTEN, pytest.param("", marks=pytest.mark.slow)], ids=["often", "all"])

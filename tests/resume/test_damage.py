@@ -168,6 +168,7 @@ def test_what_a_fork_shares_is_not_done_again_with_its_settings(directory: Path)
     assert digests(directory, "fork")[:4] == digests(directory, "whole")[:4]
 
 
+@pytest.mark.slow
 def test_a_step_that_ends_differently_takes_nothing_from_the_steps_that_followed_it(directory: Path) -> None:
     """As on a GPU, or where a program meets its time limit. The steps after it took the kept rollouts, held-out
     accuracies and checkpoints of the policy that it had replaced."""

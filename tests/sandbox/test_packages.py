@@ -110,6 +110,7 @@ def test_what_is_there_keeps_its_version_until_another_is_asked_for_and_pools_ke
     assert [path.name for path in lib.iterdir()] == ["apart-2.0"]
 
 
+@pytest.mark.slow
 def test_another_machine_builds_the_same_from_the_lock_and_from_nothing_else(
     filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +155,7 @@ def test_programs_and_tests_have_what_was_asked_for_and_what_it_requires_and_not
     assert [test.trusted for test in verdict.tests] == [True, False, True]
 
 
+@pytest.mark.slow
 def test_the_command_adds_lists_and_removes(filled: Path) -> None:
     def said(*arguments: str) -> str:
         return CliRunner().invoke(app, ["packages", *arguments]).output

@@ -273,6 +273,7 @@ def test_an_engine_over_two_processes_samples_from_the_learners_policy_after_an_
     ray.kill(sampler.actor)
 
 
+@pytest.mark.slow
 def test_a_profile_trains_with_vllm(vllm: Sampler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On this module's engine; with one of its own, by the command line: the slow test below."""
     run_in_this_process(tmp_path, monkeypatch)

@@ -144,6 +144,7 @@ def test_what_cannot_be_judged_is_refused_by_setting_or_step(copied: Path) -> No
     assert [one.step for one in judged(copied, first=3)] == [3, 4]
 
 
+@pytest.mark.slow
 def test_the_command_says_from_where_on_training_differs_and_how_to_fork(copied: Path, tmp_path: Path) -> None:
     same = told(copied, "rescore", "uninterrupted", "--steps", "1:1")
     assert (same.returncode, "none has another verdict" in same.stdout) == (0, True)

@@ -87,6 +87,7 @@ def test_missing_packages_are_named_by_the_check_with_the_command(
         load("tiny-code", ['reward.code.packages=["scikit-learn"]'])
 
 
+@pytest.mark.slow
 def test_the_lock_of_the_packages_is_part_of_what_a_run_is(environment: Path) -> None:
     with_lower = load("tiny-code", ["data.limit=20", 'reward.code.packages=["lower"]'])
     run, digests = Run.check(with_lower, "here", environment / "runs")

@@ -165,7 +165,7 @@ def test_one_that_was_stopped_and_its_actor_can_write_nothing_any_more(machines:
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["a new commit", "one of a step that is done again"])
-@pytest.mark.parametrize("arrives", ["before", "after"])
+@pytest.mark.parametrize("arrives", ["before", pytest.param("after", marks=pytest.mark.slow)])
 def test_a_stalled_commit_gives_way(machines: Machines, stopped: set[str], again: bool, arrives: str) -> None:
     with ExitStack() as stack:
         first = machines("first")

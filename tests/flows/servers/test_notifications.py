@@ -45,6 +45,7 @@ def test_an_address_is_registered_once_replaced_and_taken_away() -> None:
     assert with_address[0][names[0]] == with_address[1][names[0]] == registered()[names[0]]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
 def test_deployments_have_their_form_their_queue_and_their_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flows.parameters.PROFILES", ["tiny-math"])  # in their description; all of them take seconds
