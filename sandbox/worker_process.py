@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +87,6 @@ class WorkerProcess:
     def __init__(self, layers: tuple[str, ...], packages: Packages = NO_PACKAGES) -> None:
         """Start a worker that tries to apply these layers. Raises WorkerLost when it does not come up."""
         self._packages = packages
-        started = time.monotonic()
         ours, theirs = socket.socketpair()
         interpreter = getattr(sys, "_base_executable", None) or sys.executable
         codes = _codes()
@@ -120,7 +118,6 @@ class WorkerProcess:
             raise WorkerLost(f"the worker did not start: {self._last_words() or error!r}") from error
         missing = {layer: (why[0], why[1]) for layer, why in report["missing"].items()}
         self.report = IsolationReport(tuple(report["applied"]), missing)
-        self.start_seconds = time.monotonic() - started
 
     @property
     def pid(self) -> int:
