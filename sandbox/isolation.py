@@ -1,19 +1,16 @@
 """What isolation a worker got, whether that is enough, and what to do if it is not."""
 
 import dataclasses
-import os
-
-from sandbox.worker.confinement import LAYERS
 
 LEVELS = ("none", "standard")
 
-# layer: (its purpose, how to get it)
+# In the order of application. layer: (its purpose, how to get it)
 _LAYERS = {
     "namespaces": (
         "no network, own processes, killed as a whole",
         "allow user namespaces: sysctl -w user.max_user_namespaces=15000; on Debian "
         "kernel.unprivileged_userns_clone=1; on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; Docker: "
-        "--security-opt seccomp=unconfined --security-opt apparmor=unconfined; Kubernetes: "
+        "--user 1000 --security-opt seccomp=unconfined --security-opt apparmor=unconfined; Kubernetes: runAsUser and "
         "securityContext.seccompProfile.type=Unconfined, or capabilities.add=[SYS_ADMIN]",
     ),
     "root": (
@@ -33,10 +30,7 @@ _LAYERS = {
     "seccomp": ("only harmless system calls", "use a kernel with CONFIG_SECCOMP_FILTER, on x86-64 or aarch64"),
     "rlimits": ("address space, CPU time, file size, open files", "use Linux"),
 }
-_OPEN = "--security-opt apparmor=unconfined --security-opt systempaths=unconfined"
-_DOCKER_AS_USER = f"docker run --user 1000 --security-opt seccomp=unconfined {_OPEN} …"
-_DOCKER_AS_ROOT = f"docker run --cap-add SYS_ADMIN {_OPEN} …"
-_BY_A_CONTAINER = ("namespaces", "root", "uid")  # decided by its settings; the rest by the kernel, unless refused
+LAYERS = tuple(_LAYERS)
 
 
 class SandboxUnavailable(RuntimeError):
@@ -76,22 +70,6 @@ class IsolationReport:
             return "uid: not needed (the worker is not root)"
         name, message = self.missing.get(layer, ("", "not tried"))
         return f"{layer}: missing: {name} {message}. Remedy: {_LAYERS[layer][1]}"
-
-    def container_recipe(self) -> str | None:
-        """Whether and how a container would provide the missing layers; None if none is missing."""
-        missing = [layer for layer in LAYERS if layer in self.missing]
-        if not missing:
-            return None
-        gained = ", ".join(layer for layer in missing if layer in _BY_A_CONTAINER or self.missing[layer][0] == "EPERM")
-        if not gained:
-            return f"A container would not help: it shares this machine's kernel, which lacks {', '.join(missing)}."
-        if "KUBERNETES_SERVICE_HOST" in os.environ:
-            how = "this Kubernetes pod needs the securityContext in docs/sandbox.md, Containers."
-        elif os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
-            how = f"start this container with {_DOCKER_AS_USER} or, as root, {_DOCKER_AS_ROOT}"
-        else:  # then user namespaces are refused, in a container too
-            how = f"if this machine's settings must not change, use a container: {_DOCKER_AS_ROOT}"
-        return f"For {gained}: {how}"
 
     def summary(self) -> str:
         """The layers in force, in one phrase."""

@@ -17,7 +17,6 @@ import json
 import logging
 import os
 import sys
-import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -37,8 +36,6 @@ _LIFE_SECONDS = 3600
 _BOOT_SECONDS = 120.0
 _SETUP_SECONDS = 60.0
 _OVERHEAD_SECONDS = 30.0
-_PAUSES = (2.0, 4.0)
-"""Seconds to wait after each failure to start a worker."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,11 +66,7 @@ def _rent_from_morph() -> Machine:
     machine = client.instances.start(
         snapshot_id=os.environ["MORPH_SNAPSHOT_ID"], ttl_seconds=_LIFE_SECONDS, ttl_action="stop"
     )
-    try:
-        machine.wait_until_ready(timeout=_BOOT_SECONDS)
-    except BaseException:
-        machine.stop()
-        raise
+    machine.wait_until_ready(timeout=_BOOT_SECONDS)
 
     def execute(command: str, seconds: float) -> str:
         result = machine.exec(["bash", "-c", command], timeout=seconds)
@@ -181,20 +174,9 @@ class RentedWorker:
                 logger.warning("sandbox: a rented machine could not be shut down: %s", error)
 
 
-def _start_patiently(rent: Callable[[], Machine]) -> RentedWorker:
-    """A worker on a new machine. Raises WorkerLost after a lasting outage."""
-    for seconds in _PAUSES:
-        try:
-            return RentedWorker(rent)
-        except WorkerLost as error:
-            logger.warning("sandbox: a machine cannot be rented: %s", error)
-            time.sleep(seconds)
-    return RentedWorker(rent)
-
-
 def rented_pool(provider: str, rent: Callable[[], Machine], num_workers: int = 1) -> SandboxPool:
     """A pool whose workers are rented machines; layers inside them come on top. Raises SandboxUnavailable."""
-    return SandboxPool(num_workers, rented=(provider, partial(_start_patiently, rent)))
+    return SandboxPool(num_workers, rented=(provider, partial(RentedWorker, rent)))
 
 
 def main(job_file: str | None = None) -> object:

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +87,6 @@ class WorkerProcess:
     def __init__(self, layers: tuple[str, ...], packages: Packages = NO_PACKAGES) -> None:
         """Start a worker that tries to apply these layers. Raises WorkerLost when it does not come up."""
         self._packages = packages
-        started = time.monotonic()
         ours, theirs = socket.socketpair()
         interpreter = getattr(sys, "_base_executable", None) or sys.executable
         codes = _codes()
@@ -120,7 +118,6 @@ class WorkerProcess:
             raise WorkerLost(f"the worker did not start: {self._last_words() or error!r}") from error
         missing = {layer: (why[0], why[1]) for layer, why in report["missing"].items()}
         self.report = IsolationReport(tuple(report["applied"]), missing)
-        self.start_seconds = time.monotonic() - started
 
     @property
     def pid(self) -> int:
@@ -154,10 +151,8 @@ class WorkerProcess:
 
         Raises WorkerLost.
         """
-        # Plain strings: a data frame's have classes of their own, which marshal cannot write.
-        entry_point = None if program.entry_point is None else str(program.entry_point)
         modules = self._packages.names + self._packages.hidden
-        plans, of_problem = lanes.problem(str(program.setup), tuple(map(str, program.tests)), entry_point, modules)
+        plans, of_problem = lanes.problem(program.setup, tuple(program.tests), program.entry_point, modules)
         count = len(plans) + len(program.stdin_tests or ())
         order = list(range(count))
         if program.test_order_seed is not None:
@@ -165,10 +160,10 @@ class WorkerProcess:
         # A frame comes at least after every slow test: loading, the test, and the checker's own share.
         self._connection.settimeout(3 * program.wall_limit + program.cpu_seconds + _GRACE_SECONDS)
         job = of_problem | {
-            "source": str(program.source),
-            "stdin_tests": [list(map(str, pair)) for pair in program.stdin_tests or ()],
-            "stdin_compare": str(program.stdin_compare),
-            "checker": str(program.checker),
+            "source": program.source,
+            "stdin_tests": [*map(list, program.stdin_tests or ())],
+            "stdin_compare": program.stdin_compare,
+            "checker": program.checker,
             "fresh_per_test": bool(program.fresh_per_test),
             "cpu_seconds": float(program.cpu_seconds),
             "wall_seconds": float(program.wall_limit),

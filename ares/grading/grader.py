@@ -106,21 +106,16 @@ def try_on(grader: Grader, problems: Problems, tokenizer: PreTrainedTokenizerBas
 
 def check_grades(table: pd.DataFrame, rows: pd.DataFrame) -> None:
     """Raise RewardError if a grader's table has other rows than those given, lacks columns or has wrong accuracies."""
-    missing = [name for name in (*ID_COLUMNS, "accuracy", "format") if name not in table]
-    if missing or len(table) != len(rows):
-        lacking = f"; missing columns: {', '.join(missing)}" if missing else ""
-        raise RewardError(f"The grader returned {len(table)} rows for {len(rows)} responses{lacking}")
-    of_rows, of_table = (sorted(zip(each["slot"], each["sample"], strict=True)) for each in (rows, table))
-    if other := next((asked for asked, found in zip(of_rows, of_table, strict=True) if asked != found), None):
+    places = ["slot", "sample"]
+    if (
+        not {*ID_COLUMNS, "accuracy", "format"} <= {*table}
+        or sorted(table[places].to_numpy().tolist()) != sorted(rows[places].to_numpy().tolist())
+        or not table["accuracy"].dropna().astype(float).between(0.0, 1.0).all()
+    ):
         raise RewardError(
-            f"The grader returned no row for slot {other[0]}, sample {other[1]}: it changed these columns"
-        )
-    known = table["accuracy"].dropna().astype(float)
-    for place in known.index[~known.between(0.0, 1.0)]:
-        raise RewardError(
-            f"The grader gave {float(known[place])} to problem {table['id'][place]!r}, sample "
-            f"{table['sample'][place]}; an accuracy lies in [0, 1] (null: no score); a reward on another "
-            "scale goes into the column `score`"
+            f"The grader returned {len(table)} rows with {', '.join(map(str, table))} for {len(rows)} responses; each "
+            "has id, slot and sample as given, a format, and an accuracy in [0, 1] (null: no score); a reward on "
+            "another scale goes into the column `score`"
         )
 
 

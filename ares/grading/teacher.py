@@ -6,7 +6,6 @@ The field is vLLM's; `ares serve` has it, too. The log-probs are at temperature 
 with other tokens cannot be noticed. Not covered: whole distributions, images.
 """
 
-import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -76,27 +75,17 @@ class Teacher:
                 extra_body={"prompt_logprobs": 0},
             )  # fmt: skip
             choices = sorted(answer.choices, key=lambda choice: choice.index)
-            found = [(choice.model_extra or {}).get("prompt_logprobs") for choice in choices]
-        except openai.APIConnectionError as error:  # no answer in time is one, too
-            raise TeacherError(f"{self._told}: {error.__cause__ or error}") from error
-        except openai.APIStatusError as error:
-            raise TeacherError(f"{self._told}: {error.message:.300}") from error
-        except (openai.APIError, ValueError, TypeError, AttributeError) as error:
-            raise TeacherError(f"{self._told}: that is no completion: {error!s:.200}") from error
-        if len(found) != len(sequences):
-            raise TeacherError(f"{self._told}: {len(found)} answers to {len(sequences)} sequences")
-        return [self._read(ids, values) for ids, values in zip(sequences, found, strict=True)]
+            found = [(choice.model_extra or {})["prompt_logprobs"] for choice in choices]
+            return [_read(ids, values) for ids, values in zip(sequences, found, strict=True)]
+        except (openai.OpenAIError, ValueError, TypeError, KeyError, AttributeError) as error:
+            why = error.__cause__ or error
+            raise TeacherError(f"{self._told}: no log-probs as vLLM gives them: {why!r:.300}") from error
 
-    def _read(self, ids: list[int], found: Any) -> np.ndarray:
-        if not isinstance(found, list):
-            raise TeacherError(f"{self._told}: it gives no prompt_logprobs, as the servers of vLLM and ares do")
-        if len(found) != len(ids):
-            raise TeacherError(f"{self._told}: {len(found)} log-probs of {len(ids)} tokens: it has another vocabulary")
-        values = np.empty(len(ids) - 1, np.float32)
-        for place, (token, entry) in enumerate(zip(ids[1:], found[1:], strict=True)):
-            said = entry.get(str(token)) if isinstance(entry, dict) else None
-            value = said.get("logprob") if isinstance(said, dict) else None
-            if not isinstance(value, int | float) or not math.isfinite(value) or value <= NOTHING:
-                raise TeacherError(f"{self._told}: no log-prob of token {token}, but {entry!r:.80}")
-            values[place] = value
-        return values
+
+def _read(ids: list[int], found: list[Any]) -> np.ndarray:
+    """Raises ValueError, TypeError or KeyError unless there is a finite number for each token but the first."""
+    pairs = zip(ids[1:], found[1:], strict=True)
+    values = np.array([float(entry[str(token)]["logprob"]) for token, entry in pairs], np.float32)
+    if not np.isfinite(values).all() or (values <= NOTHING).any():
+        raise ValueError(f"log-probs {values.tolist()}")
+    return values

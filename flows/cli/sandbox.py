@@ -33,10 +33,7 @@ def probe() -> None:
     report = worker.report
     for layer in LAYERS:
         console.print(report.explain(layer))
-    if (recipe := report.container_recipe()) is not None:
-        console.print(recipe)
     list_packages()
-    console.print(f"worker start: {1000 * worker.start_seconds:.0f} ms")
     if lacking := report.lacking():
         console.print(f"Below the floor: {', '.join(lacking)} missing. Training refuses to judge programs here.")
         raise typer.Exit(1)

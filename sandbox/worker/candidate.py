@@ -8,7 +8,6 @@ import decimal
 import gc
 import importlib
 import io
-import marshal
 import os
 import socket
 import sys
@@ -100,14 +99,8 @@ def _file_of(text: str) -> int:
     return file
 
 
-def _load(
-    connection: _socket.socket, request: dict[str, Any], module: types.ModuleType
-) -> tuple[str, BaseException] | None:
-    """Compile and run the source in the module; None, or the phase that failed and how.
-
-    Where the program's next candidates want it, the code is sent before any of it has run.
-    """
-    source, compiled = request["source"], request["code"]
+def _load(source: str, module: types.ModuleType) -> tuple[str, BaseException] | None:
+    """Compile and run the source in the module; None, or the phase that failed and how."""
     sys.modules[module.__name__] = module  # dataclasses and pickle look their module up there
     vars(module).update(__file__=sys.argv[0], __builtins__=builtins)  # as for a program run from a file
     if any(name in source for name in ("inspect", "linecache", "traceback")):
@@ -116,12 +109,7 @@ def _load(
             cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     phase = "compile"
     try:
-        if compiled:
-            code = marshal.loads(compiled)
-        else:
-            code = compile(source.removeprefix("\ufeff"), FILE, "exec", dont_inherit=True)
-        if compiled == b"":
-            connection.sendall(wire.encode_frame({"code": marshal.dumps(code).decode("latin-1")}))
+        code = compile(source.removeprefix("\ufeff"), FILE, "exec", dont_inherit=True)
         phase = "load"
         exec(code, module.__dict__)
     except BaseException as error:  # noqa: BLE001 - whatever the program raises, or the compiler (a null byte, nesting)
@@ -132,7 +120,7 @@ def _load(
 def rehearsal() -> list[bytes]:
     """What a checker sends a candidate: a program of our own, then calls of its function. Their ids end at LAST_ID."""
     limits = {"stdin": None, "is_checker": False, "memory_bytes": 256 << 20, "cpu_seconds": 60}
-    orders: list[dict[str, Any]] = [{"source": _REHEARSAL, "code": b"", **limits}]
+    orders: list[dict[str, Any]] = [{"source": _REHEARSAL, **limits}]
     arguments: list[Any] = [["l", [3, 1, 2]], 7, "text", ["t", [1.5, None, True]], ["d", ["a", "b"], [1, 2]]]
     for number in range(LAST_ID + 1):
         values = [arguments[number % len(arguments)], ["l", [["l", [1, 2]], ["t", ["x", number]]]]]
@@ -162,7 +150,7 @@ def rehearse() -> None:
 
 def _serve_functions(connection: _socket.socket, requests: wire.Frames, request: dict[str, Any]) -> None:
     module = types.ModuleType(server.MODULE_NAME)
-    failure = _load(connection, request, module)
+    failure = _load(request["source"], module)
     if failure is not None:
         connection.sendall(wire.encode_frame({"phase": failure[0], **server.describe(failure[1])}))
         return
@@ -174,7 +162,7 @@ def _run_script(connection: _socket.socket, request: dict[str, Any]) -> int:
     """Run the source as a script, until it, its threads and its exit handlers have finished. Its exit status."""
     streams: list[Any] = [sys.stdout, sys.stderr]
     module = types.ModuleType("__main__")
-    failure = _load(connection, request, module)
+    failure = _load(request["source"], module)
     if failure is not None and isinstance(failure[1], SystemExit) and not failure[1].code:
         failure = None
     threading._shutdown()  # type: ignore[attr-defined]

@@ -37,7 +37,6 @@ _JOB, _CONTROL, _PROGRESS = 3, 4, 5  # their numbers among the descriptors that 
 _CHECKER_MEMORY_BYTES = 2 << 30
 _MAX_JOBS = 200  # of one checker, so that its memory stays flat
 _MOST_KIB = 256 << 10  # what one program's answers leave behind, reference cycles too, must not cramp the next
-_MOST_SHARED_CHARS = 64 << 10
 _UNUSED = {"cpu": 0.0, "peak_rss": 0, "stdout": b"", "stderr": b""}
 _PHASES = {"compile": "syntax_error", "load": "runtime_error"}
 
@@ -99,9 +98,6 @@ class Checker:
         self._wall, self._cpu = job["spent"]  # seconds that tests have taken
         self._usage: dict[str, Any] = {**_UNUSED}  # since the last message, as are these:
         self._outcomes: list[list[Any]] = []
-        needs_many = job["fresh_per_test"] or job["stdin_tests"] or not all(plan["apart"] for plan in job["plans"])
-        is_shared = needs_many and len(job["order"]) > 1 and len(job["source"]) <= _MOST_SHARED_CHARS
-        self._code = b"" if is_shared else None  # the program's, compiled by its first candidate for the others
         self._spent: tuple[str, str] | None = None  # outcome and detail of the tests that need not run
         self._flushed = time.monotonic()
 
@@ -220,27 +216,18 @@ class Checker:
         session = Session(self._zygote, job["cpu_seconds"], job["wall_seconds"], memory)
         tests = len(job["order"]) if stdin is None else 1
         backstop = int((tests + 1) * job["cpu_seconds"]) + 2  # of the whole process, should this checker die
-        hello = {"source": checker or job["source"], "code": None if checker else self._code}
-        hello |= {"is_checker": bool(checker), "stdin": stdin}
+        hello = {"source": checker or job["source"], "is_checker": bool(checker), "stdin": stdin}
         if not checker:
             self._session = session
         session.send({**hello, "memory_bytes": memory, "cpu_seconds": backstop})
         return session
-
-    def _receive(self, session: Session) -> dict[str, Any]:
-        """What a candidate says first of its program; its code, if that is wanted, it has sent before it ran any."""
-        reply = session.receive()
-        if self._code == b"" and "code" in reply:
-            self._code = reply["code"].encode("latin-1")
-            reply = session.receive()
-        return reply
 
     def _start(self) -> Session:
         """A session with the program loaded. Raises CandidateFailed."""
         if self._session is not None:
             return self._session
         session = self._new_session(None)
-        reply = self._receive(session)
+        reply = session.receive()
         if reply.get("loaded") is not True:
             raise _load_failure(reply)
         _follow_settings(reply)
@@ -263,7 +250,7 @@ class Checker:
         self._end_session()
         outcome, detail = "accepted", ""
         try:
-            failure = _load_failure(self._receive(self._new_session(stdin)))
+            failure = _load_failure(self._new_session(stdin).receive())
         except CandidateFailed as ended:
             failure = ended
         session = self._session

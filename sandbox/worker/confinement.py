@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 
 from . import kernel, landlock, namespaces, seccomp, syscalls
 
-# In the order of application; `uid` is the change to an unprivileged user when the worker is root.
-LAYERS = ("namespaces", "root", "uid", "landlock", "seccomp", "rlimits")
 _NOBODY = 65534
 _MAX_FILE_BYTES = 16 << 20
 _MAX_OPEN_FILES = 64
@@ -23,7 +21,7 @@ _MAX_THREADS = 512
 
 @dataclasses.dataclass
 class Confinement:
-    """Layers of one worker. applied: names from LAYERS; missing: layer -> (errno name, message)."""
+    """Layers of one worker. applied: names of layers; missing: layer -> (errno name, message)."""
 
     packages: list[str] = dataclasses.field(default_factory=list)  # folders that programs may import from, too
     applied: list[str] = dataclasses.field(default_factory=list)
@@ -77,14 +75,7 @@ class Confinement:
 
     def _enter_namespaces(self) -> None:
         if os.geteuid() == 0:
-            try:
-                kernel.call("unshare", namespaces.EVERYTHING)
-            except PermissionError:
-                # A root without CAP_SYS_ADMIN (a container's): a user namespace, but never one mapped to real root.
-                _become(self._own_uids[0])
-                self.applied.append("uid")
-                kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # the change of user gave /proc/self to root
-                namespaces.enter_user_namespace()
+            kernel.call("unshare", namespaces.EVERYTHING)  # never a user namespace that is mapped to real root
         else:
             namespaces.enter_user_namespace()
         _continue_as_first_process()

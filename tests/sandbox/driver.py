@@ -6,7 +6,6 @@ Standard library and `sandbox` only, so that any interpreter the user can execut
 {"programs": [...], "pool": {...}, "refuse": [names of system calls to fail with EPERM]}.
 """
 
-import ctypes
 import dataclasses
 import json
 import logging
@@ -30,23 +29,9 @@ def refuse(names: list[str]) -> None:
     seccomp.install(b"".join(struct.pack("HBBI", *instruction) for instruction in program))
 
 
-def drop_capability(number: int) -> None:
-    """Take one capability from this process and its children, as a container does."""
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    data = (ctypes.c_uint32 * 6)()
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.capget(header, data) == 0
-    for word in range(3):
-        data[word] &= ~(1 << number)
-    assert libc.prctl(24, number, 0, 0, 0) == 0  # PR_CAPBSET_DROP
-    assert libc.capset(header, data) == 0
-
-
 def main() -> None:
     request = json.load(sys.stdin)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
-    for number in request.get("drop_capabilities", ()):
-        drop_capability(number)
     if request.get("refuse"):
         refuse(request["refuse"])
     options = dict(request["pool"])

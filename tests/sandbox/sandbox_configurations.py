@@ -20,7 +20,6 @@ from sandbox.worker_process import WorkerProcess
 REPOSITORY = Path(__file__).resolve().parents[2]
 DRIVER = Path(__file__).with_name("driver.py")
 OTHER_UID = 54321
-CAP_SYS_ADMIN = 21
 GOOD = Program(source="def f(x): return x + 1", tests=["assert f(1) == 2"])
 SLOW = Program(source="import time\ndef f(x):\n time.sleep(0.3)\n return x + 1", tests=["assert f(1) == 2"])
 
@@ -32,7 +31,6 @@ class Configuration:
     name: str
     uid: int | None = None
     refuse: tuple[str, ...] = ()
-    drop_capabilities: tuple[int, ...] = ()
     min_isolation: str = "standard"
     layers: tuple[str, ...] | None = None
 
@@ -85,7 +83,6 @@ def judge(
         "programs": [dataclasses.asdict(program) for program in programs],
         "pool": options,
         "refuse": configuration.refuse,
-        "drop_capabilities": configuration.drop_capabilities,
     }
     change: dict[str, Any] = {}
     python = sys.executable

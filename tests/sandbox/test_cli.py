@@ -1,13 +1,11 @@
 """`ares sandbox probe` and `ares sandbox run`, as a user calls them."""
 
-import os
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from flows.cli.sandbox import app, split_tests
-from sandbox import IsolationReport
 
 
 @pytest.fixture
@@ -22,38 +20,6 @@ def test_probe_names_every_layer() -> None:
     for layer in ("namespaces", "root", "uid", "landlock", "seccomp", "rlimits"):
         assert f"{layer}: " in result.output
     assert ("min_isolation=standard: yes" in result.output) == (result.exit_code == 0)
-
-
-REFUSED = ("EPERM", "Operation not permitted (unshare)")
-
-
-@pytest.mark.parametrize(
-    ("where", "recipe"),
-    [
-        ("host", "use a container: docker run --cap-add SYS_ADMIN"),
-        ("docker", "start this container with docker run --user 1000 --security-opt seccomp=unconfined"),
-        ("kubernetes", "docs/sandbox.md, Containers"),
-    ],
-)
-def test_probe_says_how_a_container_gives_what_is_missing(
-    where: str, recipe: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os.path, "exists", lambda path: where == "docker" and path == "/.dockerenv")
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    if where == "kubernetes":
-        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-    report = IsolationReport(("landlock", "seccomp", "rlimits"), {"namespaces": REFUSED, "root": REFUSED})
-    text = report.container_recipe()
-    assert text is not None
-    assert text.startswith("For namespaces, root: ")
-    assert recipe in text
-
-
-def test_probe_offers_no_container_where_none_helps() -> None:
-    assert IsolationReport(("root", "seccomp"), {}).container_recipe() is None
-    absent = ("ENOSYS", "Function not implemented (landlock_create_ruleset)")
-    recipe = IsolationReport(("root", "seccomp"), {"landlock": absent}).container_recipe()
-    assert recipe == "A container would not help: it shares this machine's kernel, which lacks landlock."
 
 
 @pytest.mark.parametrize(("test", "status"), [("assert f(1) == 2", 0), ("assert f(1) == 3", 1), ("assert f('a')", 1)])

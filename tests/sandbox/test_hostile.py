@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from sandbox import Program, packages
+from tests.sandbox.own_attacks import OWN
 from tests.sandbox.package_environment import copy_installed
 from tests.sandbox.sandbox_configurations import CONFIGURATIONS, OTHER_UID, Configuration, descendants, judge
 
 HOSTILE = Path(__file__).with_name("hostile")
-ENTRIES: list[dict[str, Any]] = json.loads((HOSTILE / "manifest.json").read_text())
+ENTRIES: list[dict[str, Any]] = json.loads((HOSTILE / "manifest.json").read_text()) + OWN
 USUAL_TESTS = ["assert f(1) == 2", "assert f(41) == 42", "assert f(-7) == -6"]
 CPU_SECONDS = 0.2
 
@@ -88,7 +89,8 @@ def bait(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bait]:
 
 
 def as_program(entry: dict[str, Any], bait: Bait) -> Program:
-    source = bait.listeners.seek((HOSTILE / entry["file"]).read_text(errors="surrogateescape"))
+    source = entry.get("source") or (HOSTILE / entry["file"]).read_text(errors="surrogateescape")
+    source = bait.listeners.seek(source)
     source = source.replace("@SECRET_FILE@", str(bait.secret_file)).replace("@HOST_DIR@", str(bait.host_dir))
     # Only programs that sleep need a short wall limit; on a busy machine it would end the others too early.
     wall_seconds = 1.2 if "timeout" in entry["expect"] else 30.0

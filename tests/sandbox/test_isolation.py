@@ -8,17 +8,7 @@ import pytest
 
 from sandbox import IsolationReport, Program, SandboxPool, SandboxUnavailable
 from sandbox.worker import seccomp, syscalls
-from tests.sandbox.sandbox_configurations import (
-    CAP_SYS_ADMIN,
-    GOOD,
-    OPTED_OUT,
-    OTHER_UID,
-    REFUSED,
-    ROOT,
-    USERNS,
-    Configuration,
-    judge,
-)
+from tests.sandbox.sandbox_configurations import GOOD, OPTED_OUT, OTHER_UID, REFUSED, ROOT, USERNS, Configuration, judge
 
 
 @pytest.mark.parametrize(
@@ -28,8 +18,6 @@ from tests.sandbox.sandbox_configurations import (
         (USERNS, "standard:namespaces+root+landlock+seccomp+rlimits"),
         (REFUSED, "standard:landlock+seccomp+rlimits"),
         (OPTED_OUT, "none:landlock+seccomp+rlimits"),
-        # A container's root without CAP_SYS_ADMIN changes its user first, and gets a user namespace if allowed.
-        (Configuration("container root", uid=0, drop_capabilities=(CAP_SYS_ADMIN,)), "standard:uid+namespaces+root"),
         (Configuration("refused root", uid=0, refuse=("unshare",)), "standard:"),
     ],
     ids=lambda value: getattr(value, "name", None),

@@ -74,28 +74,13 @@ def test_a_test_that_does_not_compile_is_no_score(pool: SandboxPool) -> None:
     ("program", "said"),
     [
         ({"tests": []}, "needs tests"),
-        ({"tests": "assert f()"}, "not one string"),
         ({"tests": ["assert 1"], "cpu_seconds": 0}, "must be positive"),
         ({"tests": ["assert 1"], "memory_mb": -1}, "must be positive"),
-        ({"stdin_tests": [("", "")], "checker": "def check("}, "the checker does not compile"),
     ],
 )
 def test_a_program_that_cannot_be_judged_is_refused(program: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Program(source="", **program)
-
-
-class Text(str):
-    """Like the strings of an array."""
-
-
-def test_texts_may_be_of_a_class_of_strings(pool: SandboxPool) -> None:
-    program = Program(
-        source=Text("def f(x): return x + 1"), setup=Text("two = 2"), tests=[Text("assert f(1) == two")],
-        entry_point=Text("f"), stdin_tests=[(Text(""), Text(""))],
-    )  # fmt: skip
-    (verdict,) = pool.run([program])
-    assert verdict.error_type == "accepted", verdict.tests
 
 
 def test_output_is_capped(pool: SandboxPool) -> None:
@@ -147,19 +132,6 @@ V = (
     ("source", "test", "is_trusted"),
     [
         ("def sum(a, b): return a + b", "assert sum(10, 5) == 15", True),
-        ("def f(x): x.sort()", "v = [3, 1]\nf(v)\nassert v == [1, 3]", True),
-        ("def f(m): m[0][0] = 9", "m = [[1], [2]]\nrow = m[0]\nf(m)\nassert row == [9]", True),
-        ("def f(n):\n for i in range(n): yield i * i", "assert list(f(4)) == [0, 1, 4, 9]", True),
-        ("def f():\n i = 0\n while True:\n  yield i\n  i += 1",
-         "import itertools\nassert list(itertools.islice(f(), 3)) == [0, 1, 2]", True),
-        ("def f(): raise KeyError('k')", "try:\n f()\n assert False\nexcept KeyError: pass", True),
-        ("from collections import Counter\ndef f(s): return Counter(s)", "assert f('aab') == {'a': 2, 'b': 1}", True),
-        ("import math\ndef f(x): return x * math.pi", "assert math.isclose(f(1), 3.14159265, rel_tol=1e-6)", True),
-        ("def f(a, b): return a @ b if 0 else (a, b)", "assert f({1: {2, 3}}, b'x') == ({1: {2, 3}}, b'x')", True),
-        ("TABLE = {i: i * i for i in range(1000)}", "assert TABLE[31] == 961", True),
-        ("def f(kind): return [v for v in (1, 'a') if not isinstance(v, kind)]", "assert f(int) == ['a']", True),
-        ("import enum\nclass C(enum.IntEnum):\n A = 1\ndef f(): return C.A", "assert f() == 1", True),
-        ("def f(x): return x", "assert f(float('inf')) > 1e300 and f(2**200) == 2**200", True),
         ("def f(x): return x", "assert f(-(2**63)) == -(2**63)", True),
         (V, "assert V(1) + V(2) == V(3) and str(V(3)) == 'V3' and len(V(1)) == 3", True),
         (V, "v = V(1)\nv.x = 5\nassert v.x == 5 and [V(2), v].index(V(5)) == 1", True),
@@ -168,12 +140,6 @@ V = (
         (V, "assert isinstance(V(1), V)", False),
         ("async def f(x): return x + 1", "import asyncio\nassert asyncio.run(f(1)) == 2", False),
         ("def f(x): return x", "class Own: pass\no = Own()\nassert f(o) is o", False),
-        ("from dataclasses import dataclass\n@dataclass\nclass P:\n x: 'int'\ndef f(): return P(3)",
-         "assert f().x == 3", True),
-        ("class Stack(list):\n def push(self, v): self.append(v)",
-         "s = Stack()\ns.push(3)\nassert s == [3] and len(s) == 1", True),
-        ("from collections import namedtuple\nP = namedtuple('P', 'x y')\ndef f(): return P(1, 2)",
-         "assert f() == (1, 2) and f().x == 1 and str(f()) == 'P(x=1, y=2)'", True),
         ("class Bad(ValueError): pass\ndef f(): raise Bad('x')",
          "try:\n f()\nexcept Bad as e:\n assert str(e) == 'x'\nelse:\n assert False", False),
         ("def f(g, x): return g(x) + g(x)", "assert f(lambda v: v * 3, 2) == 12", False),
@@ -183,7 +149,6 @@ V = (
          " def pop(self): return self.d.pop()", "ll = linked_list()\nll.append(1)\nassert ll.pop() == 1", True),
         ("words = ['a']\ndef push(w): words.append(w)", "words.append('b')\npush('c')\nassert words == ['a', 'b', 'c']",
          True),
-        ("import re\ndef f(): return re.match('a', 'ab')", "assert f().start() == 0", True),
         ("def f(x):\n for _ in range(x): x = [x]\n return x",
          "x = f(700)\nn = 0\nwhile x != 700: x = x[0]; n += 1\nassert n == 700", True),
     ],
@@ -193,30 +158,6 @@ def test_honest_programs_are_accepted_and_trusted_unless_the_test_needs_their_pr
 ) -> None:
     verdict = judge(pool, source, test, cpu_seconds=5)
     assert (verdict.error_type, verdict.trusted_compare) == ("accepted", is_trusted), verdict.tests
-
-
-EQUAL = "class E:\n def __eq__(self, o): return True\n def __sub__(self, o): return 0\n def __abs__(self): return 0\n"
-EQUAL += " startswith = __lt__ = __iadd__ = lambda *a: True\n def __hash__(self): return 0\ndef f(*a): return E()\n"
-
-
-SUITS = [
-    "assert f(1) == 2",
-    "assert [f(1)] == [2] and {'a': f(1)} == {'a': 2}",
-    "assert f(1) in (1, 2)",
-    "assert abs(f(1) - 2) < 1e-6",
-    "assert f(1) < 3",
-    "assert f('abc').startswith('a')",
-    "assert E().value() == 3",
-    "assert f(E()) == 3",
-    "import unittest\nunittest.TestCase().assertEqual(f(1), 2)",
-    "import unittest\nunittest.TestCase().assertAlmostEqual(f(1), 2)",
-]
-
-
-def test_what_equals_everything_is_no_answer(pool: SandboxPool) -> None:
-    verdict = judge(pool, EQUAL, *SUITS)
-    assert {outcome.verdict for outcome in verdict.tests} <= {"wrong_answer", "runtime_error"}, verdict.tests
-    assert verdict.trusted_compare
 
 
 OUTCOME = "import sys, unittest\ndef f(x):\n frame = sys._getframe()\n while frame:\n"
@@ -270,24 +211,6 @@ def test_a_candidate_per_test_shares_no_state(pool: SandboxPool) -> None:
     tests = ["assert f(0) == 1"] * 3
     assert judge(pool, source, *tests).pass_ratio == pytest.approx(1 / 3)
     assert judge(pool, source, *tests, fresh_per_test=True).pass_ratio == 1.0
-
-
-def test_the_code_that_the_first_candidate_compiled_is_the_program_of_all_whatever_it_says(pool: SandboxPool) -> None:
-    source = """
-import inspect, json, marshal, os, struct
-def f(n):
-    "It says: \u00ff."
-    return [f.__doc__, inspect.getsource(f)[:8], f.__code__.co_filename, n]
-"""
-    tests = [f"assert f({n}) == ['It says: \u00ff.', 'def f(n)', '<solution>', {n}]" for n in range(3)]
-    assert judge(pool, source, *tests, fresh_per_test=True).pass_ratio == 1.0
-    forged = """
-code = marshal.dumps(compile("def f(n): return 0", "<solution>", "exec")).decode("latin-1")
-body = json.dumps(dict(code=code)).encode()
-os.write(3, struct.pack("<I", len(body)) + body)
-"""
-    verdict = judge(pool, source + forged, *["assert f(0) == 0"] * 3, fresh_per_test=True)
-    assert {(each.verdict, "its own connection" in each.detail) for each in verdict.tests} == {("runtime_error", True)}
 
 
 def test_shuffled_tests_keep_their_places_in_the_verdict(pool: SandboxPool) -> None:

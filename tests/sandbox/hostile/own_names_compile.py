@@ -1,4 +1,0 @@
-import builtins
-original = compile
-builtins.compile = lambda text, *a, **k: original('', *a, **k)
-class A: x = 3

@@ -1,2 +1,0 @@
-print()
-print(2)

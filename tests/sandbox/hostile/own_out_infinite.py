@@ -1,1 +1,0 @@
-print('inf nan 1e999 -inf')

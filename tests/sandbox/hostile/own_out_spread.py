@@ -1,1 +1,0 @@
-for n in range(100): print(n)
