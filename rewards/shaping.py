@@ -41,9 +41,11 @@ ANCHOR = 0.3
 RUNTIME_ERRORS = ("memory", "timeout", "output_limit", "runtime_error")
 UNSCORED = ("internal_error", "untrusted", "truncated")
 LATE_FROM = 0.8
+DESIGNS = ("sparse", "dense_linear", "dense_weighted", "outcome_anchor", "verpo", "pass_ratio")
 OVERRIDDEN = ("dense_linear", "dense_weighted", "outcome_anchor")
 """Designs in which syntax and runtime errors override the reward by tests; sparse, verpo and pass_ratio have no such
 branches."""
+WEIGHTED = ("dense_weighted", "verpo")
 ErrorPolicy = Literal["any", "all"]
 
 
@@ -119,9 +121,12 @@ def shape_code_rewards(
 
     weights: B arrays [T], for dense_weighted (RunningPassRates.weights; only proportions matter) and verpo
     (verpo_group_weights, unnormalised). error_policy: `CodeOutcomes.overridden`. verpo: settings of that design.
-    In [−1, 1], except verpo: [0, β·Σw + γ].
+    In [−1, 1], except verpo: [0, β·Σw + γ]. Raises ValueError on an unknown design, and if weights or settings are
+    missing, superfluous, or do not match the tests.
     """
-    passed_weight, weight = _weigh(outcomes, weights)
+    if (verpo is None) == (design == "verpo"):
+        raise ValueError(f"design {design}: the verpo design, and no other, needs verpo settings")
+    passed_weight, weight = _weigh(design, outcomes, weights)
     ratio, accepted = passed_weight / weight, outcomes.accepted
     if verpo is not None:
         rewards = verpo.beta * passed_weight + verpo.gamma * accepted
@@ -155,7 +160,7 @@ def late_efficiency(
     if design in ("sparse", "verpo"):
         ratio = outcomes.accepted.astype(np.float64)
     else:
-        passed_weight, weight = _weigh(outcomes, weights)
+        passed_weight, weight = _weigh(design, outcomes, weights)
         ratio = passed_weight / weight
     if design in OVERRIDDEN:
         ratio = np.where(np.logical_or(*outcomes.overridden(error_policy)), 0.0, ratio)
@@ -165,11 +170,17 @@ def late_efficiency(
     return np.where(outcomes.scored, 0.0 - coefficient * late * long, np.nan)
 
 
-def _weigh(outcomes: CodeOutcomes, weights: Sequence[np.ndarray] | None) -> tuple[np.ndarray, np.ndarray]:
+def _weigh(design: str, outcomes: CodeOutcomes, weights: Sequence[np.ndarray] | None) -> tuple[np.ndarray, np.ndarray]:
     """Total weight of the tests passed and of all tests: two float64 [B], exactly equal if all passed."""
+    if design not in DESIGNS:
+        raise ValueError(f"unknown design {design!r} (one of {', '.join(DESIGNS)})")
+    if (design in WEIGHTED) != (weights is not None):
+        raise ValueError(f"design {design} {'needs' if weights is None else 'takes no'} weights of tests")
     sizes = outcomes.tests
     if weights is None or len(weights) == 0:
         return outcomes.passes.astype(np.float64), sizes.astype(np.float64)
+    for row in np.flatnonzero([len(weight) for weight in weights] != sizes):
+        raise ValueError(f"row {row}: {len(weights[row])} weights for {sizes[row]} tests")
     flat = np.concatenate(weights).astype(np.float64)
     starts = np.cumsum(sizes) - sizes
     # The same terms in the same order in both: if all tests passed, the two sums are bit-identical.

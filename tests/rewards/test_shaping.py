@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rewards.pass_rates import VerpoSettings, verpo_group_weights
 from rewards.shaping import (
+    DESIGNS,
     OVERRIDDEN,
     RUNTIME_ERRORS,
     UNSCORED,
@@ -22,7 +23,7 @@ from sandbox.program import classify
 
 quick = settings(max_examples=40, deadline=None)
 VERPO = VerpoSettings(alpha=1.0, sigma=0.1, delta=1e-6, gamma=0.9, beta=0.5)
-designs = st.sampled_from((*OVERRIDDEN, "sparse", "verpo", "pass_ratio"))
+designs = st.sampled_from(DESIGNS)
 
 
 def outcomes(*rows):
@@ -132,6 +133,30 @@ def test_verpo_rates_leave_out_rows_without_a_score_and_keep_groups_apart():
     assert weights[0] is weights[1]
     assert weights[0] == pytest.approx([math.exp(-1)], rel=1e-5)
     assert weights[2] == pytest.approx([1], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["alpha", "sigma", "delta", "gamma", "beta"])
+def test_verpo_settings_out_of_bounds_are_refused(name):
+    values = {"alpha": 1.0, "sigma": 0.1, "delta": 1e-6, "gamma": 0.9, "beta": 0.5}
+    for bad in (-1.0, math.nan):
+        with pytest.raises(ValueError, match=name):
+            VerpoSettings(**(values | {name: bad}))
+
+
+@pytest.mark.parametrize(
+    ("design", "options", "match"),
+    [
+        ("sparser", {}, "unknown design 'sparser'"),
+        ("dense_weighted", {}, "needs weights"),
+        ("dense_linear", {"weights": [np.ones(2)]}, "takes no weights"),
+        ("dense_weighted", {"weights": [np.ones(3)]}, "row 0: 3 weights for 2 tests"),
+        ("verpo", {"weights": [np.ones(2)]}, "verpo settings"),
+        ("sparse", {"verpo": VERPO}, "verpo settings"),
+    ],
+)
+def test_wrong_arguments_are_named(design, options, match):
+    with pytest.raises(ValueError, match=match):
+        shape_code_rewards(design, outcomes((None, [1, 0], False)), **options)
 
 
 def test_a_row_without_tests_is_named_and_an_empty_batch_is_no_error():
