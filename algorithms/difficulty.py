@@ -186,10 +186,7 @@ def _group_means(values: np.ndarray, group: np.ndarray) -> np.ndarray:
 
 def row_numbers(name: str, values: ArrayLike, rows: int) -> np.ndarray:
     """One field as float64 [rows], finite and not negative. Raises ValueError naming the first bad row."""
-    try:
-        numbers = np.asarray(values, dtype=np.float64)  # None becomes NaN
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be numbers: {error}") from error
+    numbers = np.asarray(values, dtype=np.float64)  # None becomes NaN
     if numbers.shape != (rows,):
         raise ValueError(f"{name} must have shape [{rows}], got {list(numbers.shape)}")
     bad = ~(np.isfinite(numbers) & (numbers >= 0))

@@ -7,7 +7,7 @@ if medium, and rewarded for exploring if hard; a wrong answer gets a small rewar
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -156,15 +156,15 @@ def compute_score(
     target_high_entropy_token_num (1), alpha_entropy (the keyword's), accuracy. A given accuracy is used, even 0.0;
     where it is None or absent, the answer is graded against `ground_truth`. format_weight and alpha_length_bonus belong
     to the published signature and have no effect there or here. Returns overall, accuracy, format and
-    high_entropy_token_num_score per input, in order. Raises ValueError if the inputs are not a list, or a row lacks a
-    field or has a NaN or negative number.
+    high_entropy_token_num_score per input, in order. Raises ValueError if the inputs are not a list, or a row has a
+    NaN or negative number.
     """
     if not isinstance(reward_inputs, list):
         raise ValueError(f"reward_inputs must be a list of dicts, got {type(reward_inputs).__name__}")
-    responses = [_field(row, "response", i) for i, row in enumerate(reward_inputs)]
+    responses = [row["response"] for row in reward_inputs]
     accuracy: list[Any] = [row.get("accuracy") for row in reward_inputs]
     ungraded = [i for i, given in enumerate(accuracy) if given is None]
-    truths = [_field(reward_inputs[i], "ground_truth", i) for i in ungraded]
+    truths = [reward_inputs[i]["ground_truth"] for i in ungraded]
     for i, grade in zip(ungraded, grade_answers([responses[i] for i in ungraded], truths), strict=True):
         accuracy[i] = grade
     scores = entropy_score(
@@ -180,9 +180,3 @@ def compute_score(
         {"overall": acc + score, "accuracy": acc, "format": format_reward(text), "high_entropy_token_num_score": score}
         for acc, score, text in zip(map(float, accuracy), scores.tolist(), responses, strict=True)
     ]
-
-
-def _field(row: Mapping[str, Any], name: str, index: int) -> Any:
-    if name not in row:
-        raise ValueError(f"row {index}: field {name!r} is missing (has: {', '.join(row)})")
-    return row[name]

@@ -122,19 +122,21 @@ def code_reward(
     than one language if `enforce_same_language`. Raises SandboxUnavailable where this machine cannot isolate programs.
     """
     texts = [completion_text(completion) for completion in completions]
-    tests = [_tests(row, cases) for row, cases in enumerate(_column(kwargs, "test_cases", len(texts)))]
-    _check_languages(kwargs, len(texts), enforce_same_language)
-    packages = _packages(kwargs, len(texts))
+    if "test_cases" not in kwargs:
+        raise ValueError(f"column 'test_cases' is missing (columns: {', '.join(kwargs) or 'none'})")
+    tests = [_tests(row, cases) for row, cases in enumerate(kwargs["test_cases"])]
+    _check_languages(kwargs.get("language", []), enforce_same_language)
+    packages = _packages(kwargs.get("packages", []))
     if untrusted not in UNTRUSTED:
         raise ValueError(f"untrusted is one of {', '.join(UNTRUSTED)}, got {untrusted!r}")
     if num_parallel < 1:
         raise ValueError(f"num_parallel is at least 1, got {num_parallel}")
     rewards: list[float | None] = [0.0] * len(texts)
     programs: dict[int, Program] = {}
-    for row, text in enumerate(texts):
+    for row, (text, cases) in enumerate(zip(texts, tests, strict=True)):
         source = extract_code(text) if code_format_score(text, "python", allow_trailing_text) == 1.0 else None
         if source is not None:
-            programs[row] = Program(source=source, tests=tests[row])
+            programs[row] = Program(source=source, tests=cases)
     verdicts = _judge(list(programs.values()), num_parallel, provider_type, packages)
     for row, verdict in zip(programs, verdicts, strict=True):
         rewards[row] = weighed(verdict, untrusted).pass_ratio
@@ -189,38 +191,21 @@ def _judge(programs: list[Program], num_parallel: int, provider: str, packages: 
         return pool.run(programs)
 
 
-def _column(columns: Mapping[str, Any], name: str, rows: int) -> Sequence[Any] | np.ndarray:
-    if name not in columns:
-        raise ValueError(f"column {name!r} is missing (columns: {', '.join(columns) or 'none'})")
-    column = columns[name]
-    if isinstance(column, str) or not isinstance(column, Sequence | np.ndarray) or len(column) != rows:
-        raise ValueError(f"column {name!r} must have one entry for each of the {rows} completions")
-    return column
-
-
-def _packages(columns: Mapping[str, Any], rows: int) -> list[str]:
+def _packages(named: Sequence[Any] | np.ndarray) -> list[str]:
     """Modules named in any row."""
-    named = _column(columns, "packages", rows) if "packages" in columns else []
     lists = [names for names in named if isinstance(names, Sequence | np.ndarray) and not isinstance(names, str)]
     return sorted({str(name) for names in lists for name in names})
 
 
 def _tests(row: int, cases: Any) -> list[str]:
-    where = f"row {row}: test_cases"
-    if isinstance(cases, str):
-        try:
-            cases = json.loads(cases)
-        except ValueError as error:
-            raise ValueError(f"{where} is text but not a JSON list: {error}") from error
-    if not isinstance(cases, Sequence | np.ndarray) or not all(isinstance(case, str) for case in cases):
-        raise ValueError(f"{where} must be a list of assert statements, or such a list as JSON")
-    if len(cases) == 0:
-        raise ValueError(f"{where} is empty; a program needs at least one test")
+    cases = json.loads(cases) if isinstance(cases, str) else cases
+    is_list = isinstance(cases, list | tuple | np.ndarray)
+    if not is_list or len(cases) == 0 or not all(isinstance(case, str) for case in cases):
+        raise ValueError(f"row {row}: test_cases is not a list of at least one assert, or such a list as JSON")
     return [str(case) for case in cases]
 
 
-def _check_languages(columns: Mapping[str, Any], rows: int, enforce_same: bool) -> None:
-    languages = _column(columns, "language", rows) if "language" in columns else []
+def _check_languages(languages: Sequence[Any] | np.ndarray, enforce_same: bool) -> None:
     named = {row: language for row, language in enumerate(languages) if isinstance(language, str)}  # else: not said
     if enforce_same and len(set(named.values())) > 1:
         raise ValueError(f"enforce_same_language: found {', '.join(sorted(set(named.values())))}")

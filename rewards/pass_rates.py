@@ -93,50 +93,28 @@ class RunningPassRates:
     def update(self, problems: Sequence[Any] | np.ndarray, passed: Sequence[np.ndarray]) -> None:
         """Update from one batch: problem ids [B] (str or int), and B arrays bool [T].
 
-        Leave out truncated and unscored rows: their failures say nothing about the tests. Raises ValueError, without
-        changing anything, if a problem's number of tests has changed.
+        Leave out truncated and unscored rows: their failures say nothing about the tests.
         """
         numbers, names = group_numbers(problems)
         outcomes: list[list[np.ndarray]] = [[] for _ in names]
         for number, row in zip(numbers, passed, strict=True):
             outcomes[number].append(np.asarray(row, dtype=np.float64))
         for problem, rows in zip(names, outcomes, strict=True):
-            self._check_size(problem, {len(row) for row in rows})
-        for problem, rows in zip(names, outcomes, strict=True):
             shares = np.mean(rows, axis=0) * RESOLUTION
             before = self._rates.get(problem)
             mixed = shares if before is None else (1.0 - self.ema) * before + self.ema * shares
             self._rates[problem] = np.rint(mixed).astype(np.int64)
 
-    def _check_size(self, problem: Any, sizes: set[int]) -> None:
-        known = self._rates.get(problem)
-        expected = sizes if known is None else sizes | {len(known)}
-        if len(expected) > 1:
-            raise ValueError(f"problem {problem!r}: its number of tests changes ({sorted(expected)})")
-
     def weights(self, problems: Sequence[Any] | np.ndarray, tests: Sequence[int] | np.ndarray) -> list[np.ndarray]:
         """Weights of each row's tests, Σ = 1: problem ids [B] and numbers of tests [B] → B arrays float64 [T].
 
-        The tests of an unseen problem weigh the same. Raises ValueError if a problem's number of tests has changed.
+        The tests of an unseen problem weigh the same.
         """
         weights = []
         for problem, count in zip(problems, map(int, tests), strict=True):
-            self._check_size(problem, {count})
             rates = self._rates.get(problem, np.zeros(count)) / RESOLUTION
             weights.append(difficulty_weights(rates, self.alpha))
         return weights
-
-    def metrics(self) -> dict[str, float]:
-        """`code/tests/{problems,pass_rate,never_passed,always_passed}`: problems seen; the others over their tests."""
-        values = {"code/tests/problems": float(len(self._rates))}
-        if not self._rates:
-            return values
-        rates = np.concatenate(list(self._rates.values()))
-        return values | {
-            "code/tests/pass_rate": float(rates.sum() / len(rates) / RESOLUTION),
-            "code/tests/never_passed": float((rates == 0).mean()),
-            "code/tests/always_passed": float((rates == RESOLUTION).mean()),
-        }
 
     def state_dict(self) -> dict[str, Any]:
         """State changed since `settle`, as JSON. Ids are list entries, so that integers stay integers."""

@@ -32,12 +32,9 @@ def selective_log_softmax(
     [3·I]; mask: [I·B, K], true where v2 masked. Without a mask the result is l₁; without weights, too, for one
     iteration. Returns [I·B, K] in float32 (float64 for float64 logits), made row by row. Raises ValueError.
     """
-    iterations, left = (1, 0) if weights is None else divmod(len(weights), 3)
-    fits = logits.shape[:2] == (3 * len(index), index.shape[1]) and (mask is None or mask.shape == index.shape)
-    if not fits or left or not iterations or len(index) % iterations:
-        got = " and ".join("none" if given is None else str(list(given.shape)) for given in (logits, mask, weights))
-        needed = "logits [3·rows, K, V], mask [rows, K] and weights [3·I], I a divisor of the rows"
-        raise ValueError(f"index {list(index.shape)} needs {needed}: got {got}")
+    iterations = 1 if weights is None else len(weights) // 3
+    if logits.shape[:2] != (3 * len(index), index.shape[1]):
+        raise ValueError(f"index {list(index.shape)} needs logits [3·rows, K, V]: got {list(logits.shape)}")
     tokens = index.view(iterations, 1, -1, index.shape[1]).expand(-1, 3, -1, -1)
     rows = zip(logits, tokens.flatten(0, 2), strict=True)
 
@@ -91,10 +88,6 @@ class DiffuGRPOTrainer:
         self.reward_funcs = list(reward_funcs) if isinstance(reward_funcs, Sequence) else [reward_funcs]
         self.names = [getattr(function, "__name__", type(function).__name__) for function in self.reward_funcs]
         self.args = args or DiffuGRPOConfig()
-        if self.args.beta and ref_model is None:
-            raise ValueError("beta > 0 needs ref_model")
-        if (weights := self.args.reward_weights) is not None and len(weights) != len(self.reward_funcs):
-            raise ValueError(f"{len(weights)} reward_weights for {len(self.reward_funcs)} reward functions")
         self.generator = torch.Generator().manual_seed(self.args.seed)
         self.metrics: dict[str, float] = {}
 
@@ -105,12 +98,9 @@ class DiffuGRPOTrainer:
 
         batch: [B, L] tokens; prompt_index: [L] true at the prompt. p ~ U(0.2, 0.8), one per call. `accumulate`: draw
         for one micro-batch of B / gradient_accumulation_steps rows and repeat, so that both have the same masks.
-        Returns ([v1, v2, v3], [1, 1/p, 1/(1−p)], mask [B, L] of v2); seed None: a random draw. Raises ValueError.
+        Returns ([v1, v2, v3], [1, 1/p, 1/(1−p)], mask [B, L] of v2); seed None: a random draw.
         """
         parts = self.args.gradient_accumulation_steps if accumulate else 1
-        if prompt_index.shape != batch.shape[1:] or len(batch) % parts:
-            shapes = f"{tuple(batch.shape)} and {tuple(prompt_index.shape)}"
-            raise ValueError(f"need batch [B, L] and prompt_index [L], {parts} a divisor of B, got {shapes}")
         key = torch.tensor([randbits(62) if seed is None else seed], device=batch.device)
         ratio, drawn = random_mask(key, batch.numel() // parts, 0)
         completion, share = ~prompt_index.bool(), float(ratio)
@@ -211,9 +201,8 @@ class DiffuGRPOTrainer:
         table = torch.full((len(inputs), len(self.reward_funcs)), torch.nan)
         for place, function in enumerate(self.reward_funcs):
             scores = function(prompts=prompts, completions=replies, **columns)
-            if len(scores) != len(inputs):
-                raise ValueError(f"{self.names[place]} returned {len(scores)} rewards for {len(inputs)} completions")
-            table[:, place] = torch.tensor([torch.nan if score is None else float(score) for score in scores])
+            scores = [torch.nan if score is None else float(score) for score in scores]
+            table[:, place] = torch.tensor(scores).view(len(inputs))
         return table
 
     def _advantages(self, rewards: Tensor, mask: Tensor) -> Tensor:
@@ -224,7 +213,8 @@ class DiffuGRPOTrainer:
         args = self.args
         if args.num_generations < 2 or len(rewards) % args.num_generations:
             raise ValueError(f"{len(rewards)} rewards cannot be cut into groups of {args.num_generations} (at least 2)")
-        total = (rewards * torch.tensor(args.reward_weights or [1.0] * rewards.shape[1])).nansum(1, keepdim=True)
+        weights = torch.tensor(args.reward_weights or [1.0] * rewards.shape[1]).view(rewards.shape[1])
+        total = (rewards * weights).nansum(1, keepdim=True)
         group = [row // args.num_generations for row in range(len(rewards))]
         advantages = compute_rloo_outcome_advantage(total, torch.ones_like(total), group)[0][:, 0]
         std = total.view(-1, args.num_generations).std(1).repeat_interleave(args.num_generations)

@@ -136,9 +136,6 @@ def demonstrated_chat(values: dict[str, Any], config: DataConfig) -> list[dict[s
             f"column {config.prompt_key!r} has no message of an assistant (those of weight 0 do not count), and there "
             f"is no answer in column {config.answer_key!r} (data.answer_key): nothing can be learnt from it"
         )
-    for number, message in enumerate(messages, 1):
-        if message["role"] == "assistant" and not message["content"].strip() and not message.get("tool_calls"):
-            raise DataError(f"message {number}: the assistant says nothing")
     _refuse_silence(messages)
     return messages
 
@@ -159,10 +156,11 @@ def _said(answer: Any, column: str) -> list[Any]:
 
 
 def _refuse_silence(messages: list[dict[str, Any]]) -> None:
-    """Raise DataError where a user asks nothing."""
+    """Raise DataError where a user or an assistant says nothing."""
     for number, message in enumerate(messages, 1):
-        if message["role"] == "user" and not message["content"].strip():
-            raise DataError("the prompt is empty" if number == 1 else f"message {number}: the prompt is empty")
+        is_said = message["content"].strip() or message.get("tool_calls")
+        if message["role"] in ("user", "assistant") and not is_said:
+            raise DataError(f"message {number} is empty")
 
 
 def find_answers(
@@ -221,7 +219,7 @@ def find_pair(
             pair.append((text, [(len(prompt), len(text))]))
             continue
         messages = _answered_chat(prompt, said, name, config)
-        _refuse_silence(messages)
+        _refuse_silence(messages[:-1])
         if messages[-1]["role"] != "assistant":
             raise DataError(f"column {name!r}: the last message is not the assistant's")
         pair += find_answers(tokenizer, messages, settings, [len(messages) - 1])
@@ -233,23 +231,15 @@ def find_pair(
 
 
 def _answered_chat(prompt: Any, said: list[Any], column: str, config: DataConfig) -> list[dict[str, Any]]:
-    """The messages of a prompt and of its answer, which may be a whole chat that holds them. Raises DataError."""
-    bare = config.model_copy(update={"system_prompt": None, "format_prompt": None})
-    asked, whole = (
-        [(message["role"], message["content"].strip()) for message in checked_messages(given, bare)]
-        for given in (prompt, said)
-    )
-    is_answer = whole[0][0] == "assistant"
-    starts = range(len(whole) - len(asked))[: 1 if is_answer else None]
-    if any(whole[start : start + len(asked)] == asked for start in starts):
-        return checked_messages(said, config)
-    if is_answer:
+    """The messages of a prompt and of its answer, which may be a whole chat that begins with them. Raises DataError."""
+    asked, whole = checked_messages(prompt, config), checked_messages(said, config)
+    if whole[: len(asked)] == asked != whole:
+        return whole
+    if said[0]["role"] == "assistant":
         return checked_messages([*conversation(prompt, config), *said], config)
-    if (asked[-1][0], whole[0][0]) == ("system", "user"):
-        return checked_messages([*prompt, *said], config)
     raise DataError(
-        f"column {column!r} is a whole chat that does not hold what column {config.prompt_key!r} says: let it begin "
-        "with the prompt's messages, or with the answer to them"
+        f"column {column!r} is a whole chat that does not begin with the messages of column {config.prompt_key!r}, nor "
+        "with the answer to them"
     )
 
 

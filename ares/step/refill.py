@@ -55,8 +55,14 @@ class Refill:
 
         Raises FilterExhausted after algorithm.filter.max_tries rollouts.
         """
-        if len(self._rows) == self.config.algorithm.filter.max_tries:
-            raise FilterExhausted(self._exhausted())
+        filtering = self.config.algorithm.filter
+        if len(self._rows) == filtering.max_tries:
+            raise FilterExhausted(
+                f"step {self.step}: after {filtering.max_tries} rollouts ({self.drawn} prompts) only {self._kept} of "
+                f"{self.wanted} groups were worth training on: the others are too easy or too hard by {filtering.key}, "
+                f"or lack {SMALLEST_GROUP} samples with a score that are not truncated. Change the data, raise "
+                "rollout.n or rollout.max_response_length, or set algorithm.filter.enabled=false."
+            )
         keep_rate = max(self._kept / self.drawn, LOWEST_KEEP_RATE) if self.drawn else 1.0
         self._asked = min(self.wanted, math.ceil((self.wanted - self._kept) / keep_rate))
         return self._asked
@@ -124,28 +130,6 @@ class Refill:
 
     def _drawn_rows(self) -> pd.DataFrame:
         return pd.concat(self._rows, ignore_index=True)
-
-    def _exhausted(self) -> str:
-        filtering, rows = self.config.algorithm.filter, self._drawn_rows()
-        rows = rows[~is_second_turn(rows)]
-        counts = pd.Series(_counted(rows, self.config.algorithm, total_reward(rows)), index=rows.index)
-        short = int((counts.groupby(rows["slot"]).sum() < SMALLEST_GROUP).sum())
-        by_accuracy = f"an accuracy between {filtering.low} and {filtering.high}"
-        worth = "rewards that differ" if filtering.key == "reward" else by_accuracy
-        remedy = (
-            "The data is too easy or too hard for this policy: change the data, raise rollout.n, or set "
-            "algorithm.filter.enabled=false."
-        )
-        if 2 * short > self.drawn - self._useful:
-            worth = f"{SMALLEST_GROUP} samples to compare"
-            remedy = (
-                f"In {short}, the others were truncated and left out, or have no score: raise "
-                "rollout.max_response_length, or see what the reward reports."
-            )
-        return (
-            f"step {self.step}: after {filtering.max_tries} rollouts ({self.drawn} prompts) only {self._kept} of "
-            f"{self.wanted} groups had {worth}. {remedy}"
-        )
 
 
 def keep_groups(rows: pd.DataFrame, settings: AlgorithmConfig, rewards: np.ndarray) -> list[int]:

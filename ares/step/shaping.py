@@ -185,13 +185,9 @@ def _kl(batch: DataProto, state: RunState, config: Config) -> dict[str, float]:
         window = config.algorithm.entropy.window
         batch.batch["kl_coefs"] = token_coefficients(of_rows, batch.tensor("hwe_mask"), settings, window)
     if state.beta is not None:  # in the loss β multiplies it
-        metrics = seen.metrics(coefficients * state.beta.coefficients(difficulty))
-    else:
-        metrics, own = seen.metrics(coefficients), state.kl.metrics()
-        # A controller with one coefficient reports it exactly; a mean of equal numbers may round.
-        metrics |= {name: own[name] for name in metrics.keys() & own.keys()}
+        coefficients = coefficients * state.beta.coefficients(difficulty)
     state.kl.update(seen)
-    return metrics
+    return seen.metrics(coefficients)
 
 
 def _advantages(

@@ -175,5 +175,5 @@ class RunState:
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the controllers."""
-        controllers = (part for name, part in self._parts().items() if name != "cursor")
+        controllers = (part for name, part in self._parts().items() if name not in ("cursor", "tests"))
         return {name: value for part in controllers for name, value in part.metrics().items()}

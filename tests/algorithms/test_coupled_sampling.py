@@ -80,8 +80,6 @@ def test_accumulated_micro_batches_have_the_masks_of_one():
     one = forward_process(batch[:2], prompt, MASK, 7)
     assert torch.equal(whole[2], one[2].repeat(3, 1))
     assert whole[1] == one[1]
-    with pytest.raises(ValueError, match=r"4 a divisor of B, got \(6, 9\)"):
-        forward_process(batch, prompt, MASK, 7, accumulate=True, steps=4)
 
 
 # ---- selective_log_softmax -------------------------------------------------------------------------------------------
@@ -146,18 +144,10 @@ def test_bfloat16_logits_are_summed_in_float32():
     torch.testing.assert_close(log_probs.double(), naive(logits.double(), index, weights, mask), atol=1e-4, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda p: (p[0][:-1], *p[1:]), "needs logits"),
-        (lambda p: (p[0], p[1], p[2][:-1], p[3]), r"and \[5\]$"),
-        (lambda p: (p[0], p[1], torch.ones(12), p[3]), r"a divisor of the rows: .* and \[12\]$"),
-        (lambda p: (*p[:3], p[3][:, :-1]), r"needs logits .* and \[6, 4\]"),
-    ],
-)
-def test_shapes_that_do_not_fit_are_named(change, message):
-    with pytest.raises(ValueError, match=message):
-        selective_log_softmax(*change(problem()))
+def test_logits_of_another_shape_are_refused():
+    logits, *others = problem()
+    with pytest.raises(ValueError, match="needs logits"):
+        selective_log_softmax(logits[:-1], *others)
 
 
 # ---- completion_logits -----------------------------------------------------------------------------------------------

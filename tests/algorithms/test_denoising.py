@@ -41,15 +41,6 @@ def test_the_recorded_candidates(golden):
             )
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("top_p", [0.5, 1.0])
-def test_where_logits_are_no_numbers_a_token_is_proposed_whose_log_prob_is_none(temperature, top_p):
-    logits = torch.tensor([[1.0, 2.0, 0.0], [1.0, torch.nan, 0.0]])
-    proposal = propose(logits, torch.tensor([0.5, 0.5]), how(1, temperature, top_p), mask_id=2)
-    assert ((proposal.tokens >= 0) & (proposal.tokens < 3)).all()
-    assert proposal.log_probs.isnan().tolist() == [False, True]
-
-
 def test_the_recorded_generations(golden):
     for case in golden("dream_generation"):
         if case["fn"] == "diffusion_generate_entropy_t0":

@@ -131,7 +131,7 @@ def test_no_overflow():
         ).all()
 
 
-@pytest.mark.parametrize("value", [math.nan, -1, math.inf, "many"])
+@pytest.mark.parametrize("value", [math.nan, -1, math.inf])
 @pytest.mark.parametrize("field", FIELDS[1:4])
 def test_a_bad_number_is_named(field, value):
     row = {"response": "", "accuracy": 1.0}
@@ -143,10 +143,6 @@ def test_bad_inputs():
     assert aepo.compute_score([]) == []
     with pytest.raises(ValueError, match="list"):
         aepo.compute_score({"response": ""})
-    with pytest.raises(ValueError, match="row 0: field 'response'"):
-        aepo.compute_score([{"accuracy": 1.0}])
-    with pytest.raises(ValueError, match="row 0: field 'ground_truth'"):
-        aepo.compute_score([{"response": "\\boxed{1}"}])
     with pytest.raises(ValueError, match="row 0: accuracy is nan"):
         aepo.compute_score([{"response": "", "accuracy": math.nan}])
 

@@ -64,30 +64,6 @@ def test_a_cut_anywhere_and_the_order_of_rows_change_nothing(steps, cut, random)
     since = steps[cut:] if cut < len(steps) else steps
     assert set(settled.state_dict()["problems"]) == {problem for ids, _ in since for problem in ids}
     assert resumed.state_dict() == whole.state_dict()
-    assert resumed.metrics() == settled.metrics() == whole.metrics()
     for problem, size in SIZES.items():
         weights = [each.weights([problem], [size])[0].tolist() for each in (whole, shuffled, settled)]
         assert weights[0] == weights[1] == weights[2]
-
-
-def test_metrics_count_tests_that_say_nothing():
-    rates = RunningPassRates(1.0, 0.5)
-    assert rates.metrics() == {"code/tests/problems": 0.0}
-    rates.update(["p", "q"], [np.array([True, False]), np.array([True, True])])
-    assert rates.metrics() == {
-        "code/tests/problems": 2.0,
-        "code/tests/pass_rate": 0.75,
-        "code/tests/never_passed": 0.25,
-        "code/tests/always_passed": 0.75,
-    }
-
-
-def test_a_problem_whose_tests_change_is_named_and_changes_nothing():
-    rates = RunningPassRates(1.0, 0.5)
-    rates.update(["p"], [np.array([True, False])])
-    before = rates.state_dict()
-    with pytest.raises(ValueError, match="problem 'p': its number of tests changes"):
-        rates.update(["q", "p"], [np.array([True]), np.array([True])])
-    with pytest.raises(ValueError, match="problem 'p'"):
-        rates.weights(["p"], [3])
-    assert rates.state_dict() == before
