@@ -172,14 +172,14 @@ def missing_columns(raw: pd.DataFrame, config: DataConfig, needs: Needs) -> list
     if len(raw.columns) == 1 and re.search("[;\t]", there):
         there += ", so the separator is not a comma"
     return [
-        f"column {key!r} is missing (columns: {there}). Name it with {config.section}.{setting}=…"
+        f"column {key!r} is missing (columns: {there}). Name it with data.{setting}=…"
         for setting, key in keys.items()
         if key not in raw
     ]
 
 
 def _null(config: DataConfig, setting: str) -> str:
-    return f"column {getattr(config, setting)!r} is missing or null. Name it with {config.section}.{setting}=…"
+    return f"column {getattr(config, setting)!r} is missing or null. Name it with data.{setting}=…"
 
 
 def is_prompt_only(columns: Iterable[Any], config: DataConfig, needs: Need) -> bool:

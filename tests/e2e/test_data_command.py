@@ -92,10 +92,10 @@ def test_held_out_sets_are_checked_with_their_own_columns(source: Path) -> None:
     assert status == 1
     assert report["counts"]["prompts that are held out in aime too"] == "1: row 1"
     assert {(each["row"], each["what"]) for each in report["findings"]} == {
-        (f"{held_out}:2", "column 'answer' is missing or null. Name it with data.validation.aime.answer_key=…"),
+        (f"{held_out}:2", "column 'answer' is missing or null. Name it with data.answer_key=…"),
         (
             str(held_out),
-            "column 'prompt' is missing (columns: problem, answer). Name it with data.validation.same.prompt_key=…",
+            "column 'prompt' is missing (columns: problem, answer). Name it with data.prompt_key=…",
         ),
     }
 
