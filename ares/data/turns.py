@@ -38,8 +38,6 @@ class TurnTemplate:
         self._tokenizer = tokenizer
         # The prompt has shown the tools. Mistral's templates would show them again before every message of a user.
         self._settings = {name: value for name, value in settings.items() if name != "tools"}
-        if isinstance(tokenizer.chat_template, dict):  # Hermes and Command-R have a template of its own for tools
-            self._settings["chat_template"] = tokenizer.get_chat_template(tools=settings.get("tools"))
         self._shows_results = functools.cache(self._try_results)
         self._own_markup = functools.cache(self._find_own_markup)
         whole = self._render(["?"], False)

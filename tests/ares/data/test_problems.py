@@ -227,11 +227,9 @@ def test_columns_with_names_of_ours_are_the_rows_own(tmp_path: Path) -> None:
     assert {name: frame[f"{OWN}{name}"][0] for name in own} == own
 
 
-def test_a_binary_answer_is_text(tmp_path: Path) -> None:
+def test_a_binary_answer_is_refused(tmp_path: Path) -> None:
     pd.DataFrame([GOOD | {"answer": b"2"}]).to_parquet(tmp_path / "p.parquet")
-    assert read(str(tmp_path / "p.parquet")).frame["answer"].tolist() == ["2"]
-    pd.DataFrame([GOOD | {"answer": b"\xff"}]).to_parquet(tmp_path / "p.parquet")
-    assert "p.parquet:1: the answer is bytes that are not UTF-8 text" in refusal(str(tmp_path / "p.parquet"))
+    assert "p.parquet:1: the answer is a list, an object or bytes" in refusal(str(tmp_path / "p.parquet"))
 
 
 def test_held_out_sets_have_their_own_columns_and_names(tmp_path: Path) -> None:
@@ -250,7 +248,7 @@ def test_held_out_sets_have_their_own_columns_and_names(tmp_path: Path) -> None:
     assert alone.digest() == whole.digest()  # of one without a name all stays as it was
     assert load_held_out(DataConfig(train=train), tokenizer(), "answer") == {}
     wrong = DataConfig(train=train, validation={"aime": first})
-    with pytest.raises(DataError, match=r"column 'prompt' is missing .* data\.validation\.aime\.prompt_key=…"):
+    with pytest.raises(DataError, match=r"column 'prompt' is missing .* data\.prompt_key=…"):
         load_held_out(wrong, tokenizer(), "answer")
 
 
@@ -307,10 +305,8 @@ def test_the_digest_covers_prompts_and_answers_and_not_the_file(tmp_path: Path) 
     ("one", "other"),
     [
         (b"\x89PNG", b"\x89PNH"),
-        ({"bytes": b"\xff", "path": None}, {"bytes": b"\xfe", "path": None}),
         (datetime.date(9999, 1, 1), datetime.date(9999, 1, 2)),
         (1e-12, 2e-12),
-        (1e-12, 0.0),
     ],
 )
 def test_every_digit_and_columns_that_no_json_holds_are_in_the_digest(one: Any, other: Any, tmp_path: Path) -> None:
@@ -354,8 +350,8 @@ def test_every_digit_and_columns_that_no_json_holds_are_in_the_digest(one: Any, 
         (GOOD | {"id": "b", "answer": []}, "p.jsonl:2: the answer is empty"),
         *((GOOD | {"id": "b", "prompt": each}, "p.jsonl:2: this is a list of messages as text") for each in
           ('[{"role": "user", "content": "?"}]', " [{'content': '?', 'role': 'user'}]\n")),
-        (GOOD | {"id": "b", "prompt": "1+\ud83d=?"}, "p.jsonl:2: column 'prompt' holds '\\ud83d', half of a char"),
-        (GOOD | {"id": "b", "more": [{"a": "\udc00"}]}, "p.jsonl:2: column 'more' holds '\\udc00', half of a char"),
+        (GOOD | {"id": "b", "prompt": "1+\ud83d=?"}, "p.jsonl:2: not JSON: 'utf-8' codec"),
+        (GOOD | {"id": "b", "more": [{"a": "\udc00"}]}, "p.jsonl:2: not JSON: 'utf-8' codec"),
     ],
 )  # fmt: skip
 def test_a_bad_row_is_an_error_that_names_file_row_and_column(second: Any, said: str, tmp_path: Path) -> None:
