@@ -66,7 +66,7 @@ NAMES = st.sampled_from([*PUBLISHED])
 WORDS = st.text(st.sampled_from("ab Z1.é日🙂\n\t{}\"'\\<|>"), max_size=12).map(lambda text: f"o{text}k")
 """Ordinary text that no template trims."""
 MARKUP = sorted({name for each in PUBLISHED.values() for name in f"{each.special} {each.added}".split()})
-PIECES = [*MARKUP, "<|ares:cut|>", "</tool_call", "<|im_", "end|>", "[INST]", "What was said", "\ud800", " ", "\n", ""]
+PIECES = [*MARKUP, "</tool_call", "<|im_", "end|>", "[INST]", "What was said", "\ud800", " ", "\n", ""]
 HOSTILE = st.lists(st.sampled_from(PIECES) | WORDS, max_size=6).map("".join)
 """What opens and closes turns, whole and in pieces."""
 SYSTEM, CUT_OFF, CANONICAL = WORDS, st.booleans(), st.booleans()
@@ -180,22 +180,9 @@ def test_what_is_too_long_is_cut_at_a_character_and_the_model_told_so(name: str,
     for said in long:
         text, ids = template.following(said, end_of(name), limit)
         assert len(ids) <= limit + TEMPLATE_LENGTH
-        assert " more characters)" in text
+        assert "… (cut off)" in text
         assert solid(tokens.decode(ids)) == solid(text)
         assert "\ufffd" not in text
-
-
-def test_the_model_is_told_the_whole_length_of_what_its_environment_had_cut_already() -> None:
-    cut = "z" * 100 + "… (1,000 more characters)"
-    text, _ = TurnTemplate(published("chatml"), {}).following(cut, end_of("chatml"), 16)
-    assert f"z… ({1100 - text.count('z'):,} more characters)" in text
-    assert 0 < text.count("z") < 100
-
-
-def test_short_results_leave_their_room_to_longer_ones() -> None:
-    text, _ = TurnTemplate(published("chatml"), {}).following(("1", "z" * 100, "2"), end_of("chatml"), 64)
-    assert (text.count("tool\n1<|im_end|>"), text.count("tool\n2<|im_end|>")) == (1, 1)
-    assert 50 <= text.count("z") < 64
 
 
 REFUSED = {
