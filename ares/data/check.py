@@ -49,8 +49,8 @@ class SeenPrompt:
 
     row: Line
     text: str
-    """The prompt decoded from its tokens; without a tokenizer the messages with their roles."""
-    tokens: int | None
+    """The prompt decoded from its tokens."""
+    tokens: int
 
 
 @dataclass
@@ -75,7 +75,7 @@ class CheckReport:
     untrained: set[Line] = field(default_factory=set)
     """Rows that are not trained on though nothing is wrong: overlong, or held out too (data.drop_shared)."""
     examples: list[SeenPrompt] = field(default_factory=list)
-    """The first, the shortest and the longest prompt that is kept, in full."""
+    """The first, the shortest and the longest prompt that is kept, in full; none without a tokenizer."""
 
     @property
     def good(self) -> bool:
@@ -147,7 +147,8 @@ def check_rows(
         report.counted["tests per row"] = _spread(sizes)
         report.counted["rows without a solution"] = sum(each.solution is None for _, each in report.problems.values())
     _see_duplicates(report)
-    _see_prompts(report, asking, tokenizer, config.max_prompt_length)
+    if tokenizer is not None:
+        _see_prompts(report, asking, tokenizer, config.max_prompt_length)
     report.findings.sort(key=lambda finding: finding.row if isinstance(finding.row, int) else 0)
     return report
 
@@ -166,10 +167,7 @@ def compare_with_held_out(
     if drop_shared:
         report.untrained |= set(rows)
     elif theirs and shared_prompts(theirs, ours).all():
-        report.add(
-            f"all {len(theirs)} prompts of {held_out.source} are in the train set: what is measured is what was "
-            "learnt by heart. data.drop_shared=true leaves them out of training"
-        )
+        report.add(f"all {len(theirs)} prompts of {held_out.source} are in the train set: set data.drop_shared=true")
     report.left_out |= {f"{held_out.source}:{row}": why for row, why in held_out.left_out.items()}
     for each in held_out.findings:
         report.add(each.what, place(held_out.source, each.row) if each.row else held_out.source, each.id)
@@ -225,32 +223,26 @@ def _see_duplicates(report: CheckReport) -> None:
     report.counted["duplicate prompts"] = named(repeated)
 
 
-def _see_prompts(report: CheckReport, rows: list[Row], tokenizer: PreTrainedTokenizerBase | None, limit: int) -> None:
+def _see_prompts(report: CheckReport, rows: list[Row], tokenizer: PreTrainedTokenizerBase, limit: int) -> None:
     """Measure the prompts, and keep three of them in full. limit: data.max_prompt_length."""
-    if tokenizer is None:
-        texts = {row.line: "\n".join(f"{each['role']}: {each['content']}" for each in row.messages) for row in rows}
-    else:
-        texts = {row.line: row.text for row in rows if row.text}
-    if not texts:
+    lines = [row.line for row in rows if row.text]
+    if not lines:
         return
-    ids_of: dict[Line, list[int]] = {}
-    if tokenizer is not None:
-        token_ids = tokenizer(list(texts.values()), add_special_tokens=False, verbose=False)["input_ids"]
-        ids_of = dict(zip(texts, token_ids, strict=True))
-        overlong = {line for line, ids in ids_of.items() if len(ids) > limit}
-        report.untrained |= overlong
-        report.counted["prompt tokens"] = _spread(map(len, token_ids))
-        report.counted["prompts left out as overlong"] = len(overlong)
-        special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
-        said = {row.line: "\n".join(each["content"] for each in row.messages) for row in rows}
-        if spoiled := [line for line, text in said.items() if any(token in text for token in special)]:
-            report.counted["prompts with special tokens as text"] = named([f"row {line}" for line in spoiled])
-        texts |= {line: str(tokenizer.decode(ids, clean_up_tokenization_spaces=False)) for line, ids in ids_of.items()}
+    token_ids = tokenizer([row.text for row in rows if row.text], add_special_tokens=False, verbose=False)["input_ids"]
+    ids_of: dict[Line, list[int]] = dict(zip(lines, token_ids, strict=True))
+    overlong = {line for line, ids in ids_of.items() if len(ids) > limit}
+    report.untrained |= overlong
+    report.counted["prompt tokens"] = _spread(map(len, token_ids))
+    report.counted["prompts left out as overlong"] = len(overlong)
+    special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
+    said = {row.line: "\n".join(each["content"] for each in row.messages) for row in rows}
+    if spoiled := [line for line, text in said.items() if any(token in text for token in special)]:
+        report.counted["prompts with special tokens as text"] = named([f"row {line}" for line in spoiled])
+    texts = {line: str(tokenizer.decode(ids, clean_up_tokenization_spaces=False)) for line, ids in ids_of.items()}
     kept = [line for line in texts if line not in report.untrained]
     by_length = sorted(kept, key=lambda line: len(texts[line]))
     for line in dict.fromkeys([*kept[:1], *by_length[:1], *by_length[-1:]]):
-        tokens = len(ids_of[line]) if ids_of else None
-        report.examples.append(SeenPrompt(line, texts[line], tokens))
+        report.examples.append(SeenPrompt(line, texts[line], len(ids_of[line])))
 
 
 def _spread(numbers: Iterable[int]) -> str:

@@ -164,10 +164,7 @@ def _loaded(one: str, split: str) -> Any:
         raise ValueError(f"{name} is a folder, and only a data set of the hub has revisions")
     builder = datasets.load_dataset_builder(location(name), configuration, revision=revision)
     if revision is not None and "cache" in type(builder).__module__ and not str(builder.hash).startswith(revision):
-        raise ValueError(
-            f"the hub cannot be reached, and what is cached here is revision {builder.hash}: name that, or load "
-            f"{revision} where the hub is reached"
-        )
+        raise ValueError(f"the hub cannot be reached, and what is cached here is revision {builder.hash}: name that")
     builder.download_and_prepare()
     return builder.as_dataset(split)
 

@@ -174,13 +174,10 @@ def _judge_solutions(report: "CheckReport", limits: "CodeConfig") -> None:
 def _show_prompts(report: "CheckReport") -> None:
     """The first, the shortest and the longest prompt, whole."""
     for example in report.examples:
-        size = "" if example.tokens is None else f", {example.tokens} tokens"
-        console.rule(f"row {example.row}{size}", align="left", style="dim")
+        console.rule(f"row {example.row}, {example.tokens} tokens", align="left", style="dim")
         console.print(printable(example.text))
     if report.examples:
         console.rule(style="dim")
-        if report.examples[0].tokens is None:
-            console.print("These are the messages. What a model is given of them: --model PATH\n", style="dim")
 
 
 def _show(report: "CheckReport") -> None:

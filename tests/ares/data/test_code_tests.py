@@ -238,7 +238,7 @@ NO_PICKLE = "neither JSON nor base64 of a zlib-compressed pickle"
         (ACECODE | {"test_cases": ["inc(1) == 2"]}, "neither asserts nor raises"),
         (ACECODE | {"test_cases": ["def test_inc():\n    assert inc(1) == 2\n"]}, "a test only defines functions"),
         (ACECODE | {"test_cases": ["import math\n\nclass TestInc:\n    def test(self):\n        assert inc(1) == 2"]},
-         "(tests in pytest's style are not read): 'import math"),
+         "so that every program would pass it: 'import math"),
         (verl({}) | {"reward_model": {"style": "rule"}}, "reward_model has no ground_truth"),
         (verl([{"type": "function_call", "input": [1], "output": 1}]), "names no function: fn_name is None"),
         (verl([{"input": "1"}]), "a test is a text, or has an input and an output, this is {'input': '1'}"),
