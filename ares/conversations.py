@@ -21,7 +21,7 @@ from ares.data import DataError, TurnTemplate, client_chat, rendered
 from ares.environments import Message, read_following, strip_messages
 
 MOST_TOKENS = 10_000_000
-"""Of episodes that are remembered, one for each answer (at most 80 bytes a token); then the oldest are forgotten."""
+"""Of episodes that are remembered, one for each answer (at most 80 bytes a token); then all are forgotten."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,6 @@ class Episode:
     sampled: tuple[bool, ...] = ()
     finish_reason: str = ""
     turns: int = 0
-    continues: str = ""
-    """The id of the answer before this one."""
 
     def __len__(self) -> int:
         """Tokens, the prompt's among them."""
@@ -64,7 +62,7 @@ class Conversations:
         self._tokenizer, self._call_format, self._longest = tokenizer, call_format, longest
         self._template = template
         self.episodes: dict[str, Episode] = {}
-        """By the id of the last answer, those that were continued or given last at the end."""
+        """By the id of the last answer."""
         self._ids: dict[str, list[str]] = {}
         """By the digest of the messages that end with that answer: several clients may have the same. Those that nobody
         has continued come first."""
@@ -76,9 +74,8 @@ class Conversations:
         known = self._ids.get(_digest(messages[:answered], tools), [])
         following = read_following(messages[answered:])
         if known and following is not None:
-            known.append(continues := known.pop(0))
-            self.episodes[continues] = self.episodes.pop(continues)
-            episode = replace(self.episodes[continues], continues=continues)
+            known.append(known.pop(0))
+            episode = self.episodes[known[-1]]
             last = episode.token_ids[-1] if episode.finish_reason == "stop" else None
             try:
                 template = TurnTemplate(self._tokenizer, {**self._template, "tools": tools or None})
@@ -91,16 +88,13 @@ class Conversations:
 
     def add(self, name: str, messages: list[Message], tools: list[Message], episode: Episode) -> None:
         """Remember an episode by the id of the answer with which its messages end."""
+        self._tokens += len(episode)
+        if self._tokens > MOST_TOKENS:
+            self.episodes.clear()
+            self._ids.clear()
+            self._tokens = len(episode)
         self.episodes[name] = episode
         self._ids.setdefault(_digest(messages, tools), []).insert(0, name)
-        self._tokens += len(episode)
-        while self._tokens > MOST_TOKENS and len(self.episodes) > 1:
-            oldest = next(iter(self.episodes))
-            self._tokens -= len(self.episodes.pop(oldest))
-            digest = next(digest for digest, names in self._ids.items() if oldest in names)
-            self._ids[digest].remove(oldest)
-            if not self._ids[digest]:
-                del self._ids[digest]
 
 
 def _digest(messages: list[Message], tools: list[Message]) -> str:

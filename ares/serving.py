@@ -4,7 +4,7 @@
     POST /v1/completions           prompt: text or token ids; with prompt_logprobs=0 it is measured, and nothing sampled
     POST /inference/v1/generate    token_ids → choices of token ids and log-probs; nothing is rendered or parsed
     GET  /v1/episodes/ID           all turns of a conversation up to the answer ID, as one row of tokens
-    GET  /v1/episodes, /v1/models
+    GET  /v1/models
 
     request ──┐
     request ──┼▶ waiting, while the engine is busy ──▶ one call of the engine for all that are sampled alike
@@ -25,14 +25,11 @@ from itertools import chain
 from typing import Annotated, Any, Literal
 
 import pandas as pd
-from fastapi import FastAPI, HTTPException, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, model_validator
-from starlette.datastructures import Headers
-from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.middleware.base import RequestResponseEndpoint
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.types import ASGIApp, Receive, Scope, Send
 from transformers import PreTrainedTokenizerBase
 
 from algorithms.keys import derive_seed
@@ -40,7 +37,7 @@ from ares.conversations import Conversations
 from ares.data import DataError
 from ares.engines import Request as Asked
 from ares.engines import SamplingSettings, opened_texts, until_stop
-from ares.environments import MOST_BYTES, read_message, write_answer
+from ares.environments import read_message, write_answer
 
 Sample = Callable[[list[Asked], SamplingSettings], Awaitable[pd.DataFrame]]
 """Requests → a row each: token_ids, log_probs, finish_reason, response."""
@@ -48,8 +45,6 @@ Measure = Callable[[list[list[int]]], Awaitable[list[list[float]]]]
 """Sequences of token ids → for each the log-probs of all tokens but the first, at temperature 1."""
 Tokens = Annotated[int, Field(ge=1)]
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
-PATIENCE = 1.0
-"""Seconds between two looks at whether a client still waits."""
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
 
 
@@ -176,32 +171,6 @@ class Batcher:
                 future.set_result(sampled.iloc[place])
 
 
-def refusal(message: str, code: int) -> JSONResponse:
-    """An error as OpenAI's clients read it."""
-    return JSONResponse({"error": {"message": message, "code": code}}, code)
-
-
-def check_headers(app: ASGIApp, key: str | None) -> ASGIApp:
-    """Refuse a request by its headers, before anything of its body is read: without the key, or too long.
-
-    Plain ASGI: behind Starlette's BaseHTTPMiddleware no handler learns that its client has gone.
-    """
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        refused = None
-        if scope["type"] == "http":
-            headers = Headers(scope=scope)
-            given = headers.get("authorization", "").removeprefix("Bearer ")
-            size = headers.get("content-length", "0" if scope["method"] == "GET" else "unknown")
-            if key is not None and not secrets.compare_digest(given.encode(), key.encode()):
-                refused = refusal("wrong API key", 401)
-            elif not size.isdigit() or int(size) > MOST_BYTES:
-                refused = refusal(f"a request has a length, of at most {MOST_BYTES} bytes", 413)
-        await (refused or app)(scope, receive, send)
-
-    return answer
-
-
 def policy_app(
     sample: Sample, tokenizer: PreTrainedTokenizerBase, name: str, limits: Limits,
     template: dict[str, Any], key: str | None, call_format: str = "hermes", measure: Measure | None = None,
@@ -214,29 +183,13 @@ def policy_app(
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     if key is None:  # then it is for this machine: a page of another name must not reach it through a browser
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK)
-    app.add_middleware(check_headers, key=key)
 
-    @app.exception_handler(StarletteHTTPException)
-    async def refuse(_: Request, error: StarletteHTTPException) -> JSONResponse:
-        return refusal(str(error.detail), error.status_code)
-
-    @app.exception_handler(Exception)
-    async def fail(_: Request, error: Exception) -> JSONResponse:
-        return refusal(f"{type(error).__name__}: {str(error).partition(chr(10))[0]:.300}", 500)
-
-    @app.exception_handler(RequestValidationError)
-    async def explain(_: Request, error: RequestValidationError) -> JSONResponse:
-        told = (f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}".removeprefix(": ") for each in error.errors())
-        return refusal("; ".join(told), 422)
-
-    async def unless_gone(request: Request, answer: Awaitable[list[pd.Series]]) -> list[pd.Series]:
-        """An answer that is given up when nobody waits for it any longer."""
-        work = asyncio.ensure_future(answer)
-        while not (await asyncio.wait([work], timeout=PATIENCE))[0]:
-            if await request.is_disconnected():
-                work.cancel()
-                raise HTTPException(499, "nobody waits for the answer any longer")
-        return work.result()
+    @app.middleware("http")
+    async def check_key(request: Request, answer: RequestResponseEndpoint) -> Response:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if key is not None and not secrets.compare_digest(given.encode(), key.encode()):
+            return JSONResponse({"detail": "wrong API key"}, 401)
+        return await answer(request)
 
     def check(ids: list[int]) -> None:
         if not ids or not all(0 <= each < limits.vocabulary for each in ids):
@@ -257,9 +210,7 @@ def policy_app(
             made.append({"index": place, "prompt_logprobs": [None, *entries], **nothing})
         return made
 
-    async def choices(
-        request: Request, ids: list[int], asked: Sampling, most: int | None = None
-    ) -> list[dict[str, Any]]:
+    async def choices(ids: list[int], asked: Sampling, most: int | None = None) -> list[dict[str, Any]]:
         check(ids)
         least, hottest = limits.temperatures
         if asked.temperature and not least <= asked.temperature <= hottest:
@@ -279,7 +230,7 @@ def policy_app(
             raise HTTPException(400, f"{told}, data.max_prompt_length and rollout.max_response_length together")
         settings = SamplingSettings(asked.temperature, asked.top_p, limit)
         requests = [Asked(ids, derive_seed(seed, "serve", place), stops=stops) for place in range(asked.n)]
-        rows = await unless_gone(request, batcher.answer(requests, settings))
+        rows = await batcher.answer(requests, settings)
         return [
             {"index": place, "finish_reason": row["finish_reason"], "text": until_stop(row["response"], stops),
              "token_ids": list(map(int, row["token_ids"])), "log_probs": list(map(float, row["log_probs"]))}
@@ -309,7 +260,7 @@ def policy_app(
         return {"object": "list", "data": [{"id": name, "object": "model", "created": started, "owned_by": "ares"}]}
 
     @app.post("/v1/chat/completions")
-    async def chat(request: Request, asked: ChatRequest) -> dict[str, Any]:
+    async def chat(asked: ChatRequest) -> dict[str, Any]:
         tools = asked.tools or []
         try:
             messages = [read_message(message) for message in asked.messages]
@@ -317,7 +268,7 @@ def policy_app(
         except (DataError, LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
             raise HTTPException(400, f"messages: {error!s:.300}") from error
         ids = [*episode.prompt_token_ids, *episode.token_ids]
-        made = await choices(request, ids, asked, asked.max_completion_tokens)
+        made = await choices(ids, asked, asked.max_completion_tokens)
         first = episode.then(made[0]["token_ids"], made[0]["log_probs"])
         first = replace(first, finish_reason=made[0]["finish_reason"], turns=episode.turns + 1)
         texts = opened_texts(tokenizer, [ids] * len(made), [each.pop("text") for each in made])
@@ -330,12 +281,6 @@ def policy_app(
             conversations.add(said["id"], [*messages, read_message(said["choices"][0]["message"])], tools, first)
         return said
 
-    @app.get("/v1/episodes")
-    async def episodes() -> dict[str, Any]:
-        told = conversations.episodes.items()
-        data = [{"id": each, "turns": episode.turns, "continues": episode.continues} for each, episode in told]
-        return {"object": "list", "data": data}
-
     @app.get("/v1/episodes/{answer}")
     async def whole_episode(answer: str) -> dict[str, Any]:
         if answer not in conversations.episodes:
@@ -343,7 +288,7 @@ def policy_app(
         return {"id": answer, **asdict(conversations.episodes[answer])}
 
     @app.post("/v1/completions")
-    async def complete(request: Request, asked: TextRequest) -> dict[str, Any]:
+    async def complete(asked: TextRequest) -> dict[str, Any]:
         try:
             given: Any = tokenizer(asked.prompt)["input_ids"] if isinstance(asked.prompt, str) else asked.prompt
         except (TypeError, ValueError) as error:
@@ -353,11 +298,11 @@ def policy_app(
             return body("text_completion", [*chain(*sequences)], await measured(sequences), asked)
         if len(sequences) > 1:
             raise HTTPException(400, "prompt: several at once only with prompt_logprobs")
-        return body("text_completion", sequences[0], await choices(request, sequences[0], asked), asked)
+        return body("text_completion", sequences[0], await choices(sequences[0], asked), asked)
 
     @app.post("/inference/v1/generate")
-    async def generate(request: Request, asked: GenerateRequest) -> dict[str, Any]:
-        made = await choices(request, asked.token_ids, asked.sampling_params)
+    async def generate(asked: GenerateRequest) -> dict[str, Any]:
+        made = await choices(asked.token_ids, asked.sampling_params)
         for each in made:
             del each["text"]
         return {"request_id": f"ares-{secrets.token_hex(8)}", "choices": made}

@@ -90,10 +90,6 @@ class Kind:
             if section.settings:
                 raise ConfigError(f"{where}: {name} has no settings of its own (given: {', '.join(section.settings)})")
             return section
-        if model.model_config.get("extra") != "forbid":
-            raise ConfigError(
-                f"{self.setting}={name}: Settings must derive from ares.config.Strict, to refuse misspelt ones"
-            )
         try:
             return model.model_validate(section.settings)
         except ValidationError as error:

@@ -1,8 +1,8 @@
 """Profiles: YAML files with `extends`, dotted overrides on top of them, and which settings change results.
 
 Covered: loading `profiles/NAME.yaml` (or a path) into a checked configuration, with errors that name file and field;
-presets, which are words for a published algorithm; the fingerprint; reading a user's YAML, whose dates stay text, as no
-setting is one. Not covered: the settings themselves, their bounds and reasons (ares/config/run.py).
+presets, which are words for a published algorithm; the fingerprint; reading a user's YAML. Not covered: the settings
+themselves, their bounds and reasons (ares/config/run.py).
 """
 
 import hashlib
@@ -177,7 +177,7 @@ def _lay_over(settings: dict[str, Any], override: Override) -> None:
 
 def _value(text: str, setting: str) -> Any:
     """The value of an override. What a setting takes as text is text as it stands, whatever YAML would make of it
-    (`Question: {prompt}`, `*.jsonl`, `no`), but for quotes around all of it, and `null`."""
+    (`Question: {prompt}`, `*.jsonl`, `no`), but for double quotes around all of it, and `null`."""
     *_, (name, _, kind) = walk(setting.split("."), Config)
     types = alternatives(kind) if name == setting else ()
     if str not in types:
@@ -187,13 +187,10 @@ def _value(text: str, setting: str) -> Any:
     ends = text[0] + text[-1]
     if ends in ("[]", "{}") and any(get_origin(each) in (list, tuple, dict) for each in types):
         return yaml.load(text, _OneOfEach)
-    if ends not in ('""', "''") or len(text) < 2:
-        return text
     try:
-        value = yaml.load(text, _OneOfEach)
-    except NOT_YAML:
+        return json.loads(text) if ends == '""' else text
+    except ValueError:
         return text
-    return value if isinstance(value, str) else text
 
 
 def _flat(section: BaseModel, values: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
@@ -223,12 +220,6 @@ class _OneOfEach(yaml.CSafeLoader):
                 raise yaml.YAMLError(f"{key.value!r} stands in line {lines[key.value]} and in line {line}")
             lines[key.value] = line
         return super().construct_mapping(node, deep)
-
-
-_OneOfEach.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def read_yaml(path: Path) -> Any:

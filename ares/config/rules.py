@@ -30,11 +30,6 @@ OF_PAIRS = {
 }  # fmt: skip
 """What DPO needs besides: β is the coefficient of the KL in the reward, and the gradient that of the policy before the
 step."""
-OF_PROGRAMS = {
-    "reward.code.design": "sparse", "reward.code.weight": 1.0, "reward.code.format_weight": 0.0,
-    "reward.code.efficiency": 0.0,
-}  # fmt: skip
-"""With these a program is worth 0 or 1."""
 VLLM_TEMPERATURES = (0.01, 2.0)
 """Below the first vLLM samples at the first; above the second it refuses."""
 
@@ -63,43 +58,30 @@ def _training(config: Config) -> Iterator[str]:
         if pairs and not config.algorithm.kl.coef:
             yield f"algorithm.policy.loss={loss} learns nothing with algorithm.kl.coef=0, its β"
         if pairs and config.learner.global_batch_prompts != config.rollout.prompts:
-            yield (
-                f"algorithm.policy.loss={loss} takes one optimiser step a step: learner.global_batch_prompts must be "
-                f"rollout.prompts ({config.rollout.prompts})"
-            )
+            yield f"algorithm.policy.loss={loss} needs learner.global_batch_prompts={config.rollout.prompts}"
     elif config.rollout.top_p < 1 and config.model.family != "masked_diffusion":
-        yield (
-            f"rollout.top_p={config.rollout.top_p:g}: responses would be drawn from another distribution than the one "
-            "whose log-probs are trained: set rollout.top_p=1 (evaluations may have another)"
-        )
+        yield f"rollout.top_p={config.rollout.top_p:g} draws from another distribution than is trained: set it to 1"
     environment, estimator = config.environment, config.algorithm.advantage.estimator
     gives = environment is not None and environment.reward == "sum" and environment.discount == 1
     if ESTIMATORS.fact(estimator, "by_turn") and not (gives and "environment" in config.reward.kinds):
         yield (
-            f"algorithm.advantage.estimator={estimator} takes rewards turn by turn: it needs reward.kind=environment "
-            "and environment.reward=sum, undiscounted (algorithm.advantage.gamma discounts)"
+            f"algorithm.advantage.estimator={estimator} takes rewards turn by turn: it needs reward.kind=environment, "
+            "environment.reward=sum and environment.discount=1"
         )
     if ESTIMATORS.fact(estimator, "zero_or_one"):
         yield from _zero_or_one(config)
 
 
 def _zero_or_one(config: Config) -> Iterator[str]:
-    """For estimators that take no other rewards; what files of the user's give is looked at as it is given (shape)."""
-    estimator, reward, turns = config.algorithm.advantage.estimator, config.reward, config.rollout.second_turn
+    """For estimators that take no other rewards; what else gives some is noticed as it gives them (shape)."""
     needed: dict[str, Any] = {"algorithm.aepo.enabled": False, "algorithm.overlong.soft_punish_cache": 0}
-    if reward.judges_programs:
-        own = {} if reward.code.design in REWARD_DESIGNS.builtin else {"reward.code.design": reward.code.design}
-        needed |= OF_PROGRAMS | own
-        if turns.enabled and (turns.credit_share < 1 or turns.credit == "mean"):
-            needed["rollout.second_turn.credit_share"] = 0.0
-    elif reward.by_row:
-        needed["reward.code.accuracy"] = "all_passed"
+    if config.reward.judges_programs and config.reward.code.design in REWARD_DESIGNS.builtin:
+        needed["reward.code.design"] = "sparse"
     wrong = [f"{name}={json.dumps(value)}" for name, value in needed.items() if attrgetter(name)(config) != value]
     if config.algorithm.kl.placement == "reward":
         wrong.append("algorithm.kl.placement=loss")
-    if {"judge", "model", "reasoning_gym"} & set(reward.kinds) or (len(reward.kinds) > 1 and not reward.by_row):
-        wrong.append("reward.kind=math, code or one function of yours")
     if wrong:
+        estimator = config.algorithm.advantage.estimator
         yield f"algorithm.advantage.estimator={estimator} is for rewards 0 and 1: set {', '.join(wrong)}"
 
 
@@ -120,10 +102,7 @@ def _sources(config: Config) -> Iterator[str]:
     data, weights = config.data, config.data.weights or {}
     names = data.train.keys() if isinstance(data.train, dict) else set()
     if data.weights is not None and (odd := sorted(weights.keys() ^ names)):
-        yield (
-            "data.weights: one for each source of a mixture, data.train={NAME: …, NAME: …}, by name; only one of the "
-            f"two has {', '.join(odd)}"
-        )
+        yield f"data.weights: one for each source of a mixture, by name; only one of the two has {', '.join(odd)}"
     else:
         schedules = [each for each in weights.values() if isinstance(each, dict)]
         for step in sorted({step for each in schedules for step in each}):  # if all are ever 0, then at one
@@ -144,14 +123,6 @@ def _watch(config: Config) -> Iterator[str]:
         yield "watch: a run with rollout.max_staleness cannot be forked, so that nothing can rewind it: action=pause"
     if config.watch.margin == 0:  # not a bound of the field: earlier runs that have it must stay readable
         yield "watch.margin must be at least 1: the step after the last one within the limit measured its policy"
-    usual = type(config.watch)().wires
-    for name, wire in config.watch.wires.items():
-        if wire == usual.get(name):
-            continue
-        if config.learns_from != "samples":
-            yield f"watch.{name}: nothing is sampled that it could be measured of: set watch.{name}=null"
-        elif name == "kl_above" and config.algorithm.kl.placement == "none":
-            yield "watch.kl_above: no KL is measured with algorithm.kl.placement=none: set watch.kl_above=null"
 
 
 def _kl(config: Config) -> Iterator[str]:
@@ -169,11 +140,8 @@ def _kl(config: Config) -> Iterator[str]:
     turns = config.rollout.second_turn
     rows = config.rollout.prompts * config.rollout.n * (1 + turns.children * turns.enabled)
     if kl.kind == "adaptive" and ADAPTIVE_STEP_LIMIT * rows >= kl.horizon:
-        yield (
-            f"algorithm.kl: kind=adaptive may change the coefficient by {ADAPTIVE_STEP_LIMIT:g} × {rows} responses / "
-            f"horizon at once, which would make it negative: set horizon above {ADAPTIVE_STEP_LIMIT * rows:g} (got "
-            f"{kl.horizon:g})"
-        )
+        least = ADAPTIVE_STEP_LIMIT * rows
+        yield f"algorithm.kl: kind=adaptive needs horizon above {least:g} (got {kl.horizon:g}), or β turns negative"
     if kl.penalty == "full" and kl.placement == "reward":
         yield "algorithm.kl: penalty=full needs both policies' whole distributions, as the loss has: set placement=loss"
     alone = config.algorithm.advantage.estimator == "none" and not config.algorithm.entropy_bonus.is_on
@@ -184,18 +152,15 @@ def _kl(config: Config) -> Iterator[str]:
     if config.model.asks_reference != (config.model.reference_name is not None):
         yield "model.reference_name is the model's name on a server: set it, and model.reference=http…, or neither"
     if config.model.asks_reference and kl.penalty == "full":
-        yield (
-            "model.reference=http… gives the log-probs of sampled tokens, and algorithm.kl.penalty=full needs those of "
-            "all: set penalty=mse (k2), whose expected gradient is that of full"
-        )
+        yield "algorithm.kl.penalty=full: model.reference=http… gives log-probs of sampled tokens only: set penalty=mse"
     if config.model.asks_reference and (config.rollout.temperature != 1 or config.model.family != "causal"):
         yield "model.reference=http… gives log-probs at temperature 1, of text: rollout.temperature=1, family=causal"
     if config.model.asks_reference and config.learns_from != "samples":
         yield "model.reference=http… is asked about the policy's samples; to learn from data takes one on this machine"
     if kl.penalty == "kl" and kl.placement == "loss":
         yield (
-            "algorithm.kl: penalty=kl in the loss has an expected gradient of zero (that of Σ_v π), so that nothing "
-            "holds the policy: set penalty=low_var_kl (k3), mse (k2) or full, or placement=reward, where k1 is unbiased"
+            "algorithm.kl: penalty=kl in the loss has an expected gradient of zero: set penalty=low_var_kl, mse or "
+            "full, or placement=reward"
         )
 
 
@@ -207,8 +172,6 @@ def _learner(config: Config) -> Iterator[str]:
         yield "learner: offload_optimizer is for whole weights: with sharded=true more ranks hold less each"
     if (learner.schedule == "constant") != (learner.decay_steps is None):
         yield f"learner: decay_steps is for schedule=linear and cosine, which need it (schedule={learner.schedule})"
-    if learner.schedule == "constant" and (learner.decay_start or learner.final_lr):
-        yield "learner: decay_start and final_lr are for schedule=linear and cosine"
     if lora is not None and learner.ema is not None:
         yield "learner.ema averages whole weights: it does not go with model.lora"
     if learner.compile and (config.model.family != "causal" or learner.sharded):
@@ -224,17 +187,9 @@ def _learner(config: Config) -> Iterator[str]:
     if policy.loss == "clip_cov" and (low := policy.settings["low"]) >= (high := policy.settings["high"]):
         yield f"algorithm.policy.settings: low ({low}) must be below high ({high}), or no token is ever drawn"
     cap, floor, kind = policy.importance_cap, policy.importance_floor, policy.importance_weights
-    if kind == "truncated":
-        if floor is not None:
-            yield "algorithm.policy: importance_floor is for importance_weights=masked or rejected"
-    elif cap is None or (1 / cap if floor is None else floor) >= cap:
+    if kind != "truncated" and (cap is None or (1 / cap if floor is None else floor) >= cap):
         least = "1/importance_cap" if floor is None else "importance_floor"
         yield f"algorithm.policy: importance_weights={kind} keeps {least} to importance_cap, which must be higher"
-    if policy.old_log_probs == "engine" and (kind != "truncated" or policy.importance_level != "token"):
-        yield (
-            "algorithm.policy: importance_weights and importance_level do nothing with old_log_probs=engine, where "
-            "every ρ is 1"
-        )
     if policy.old_log_probs == "engine" and (
         config.algorithm.aepo.enabled
         or config.algorithm.kl.placement != "none"
@@ -257,9 +212,8 @@ def _advantages(config: Config) -> Iterator[str]:
         yield "algorithm.advantage: gdpo compares each part of the reward, and KL is not one: set kl.placement=loss"
     if advantage.estimator == "gdpo" and (algorithm.aepo.enabled or config.rollout.second_turn.enabled):
         yield (
-            "algorithm.advantage: gdpo divides each part of the reward by its own spread, so that the entropy term and "
-            "the credit for second turns would not keep their size: set algorithm.aepo.enabled=false and "
-            "rollout.second_turn.enabled=false"
+            "algorithm.advantage: gdpo divides each part of the reward by its own spread: set "
+            "algorithm.aepo.enabled=false and rollout.second_turn.enabled=false"
         )
     if advantage.estimator == "pass_at_k" and (k := advantage.settings.get("k", 1)) > config.rollout.n:
         yield f"algorithm.advantage.settings.k ({k}) must be at most rollout.n ({config.rollout.n})"
@@ -322,10 +276,8 @@ def _families(config: Config) -> Iterator[str]:
         yield "learner.sharded is for causal models, without the exact KL (algorithm.kl.penalty=full)"
     families = ENGINES.fact(config.rollout.engine, "families")
     if family not in families:
-        yield (
-            f"model.family={family} and rollout.engine={config.rollout.engine} do not go together: "
-            f"it samples from {' and '.join(families)} models, and masked_diffusion models need engine diffusion"
-        )
+        told = f"rollout.engine={config.rollout.engine} samples from {' and '.join(families)} models"
+        yield f"{told}, model.family is {family}; masked_diffusion needs engine diffusion"
     if family != "causal" and (config.environment is not None or config.has_second_turns):
         yield f"an environment and second turns need model.family=causal: {family} models have one response a prompt"
     if masked:
@@ -340,21 +292,9 @@ def _families(config: Config) -> Iterator[str]:
         if algorithm.advantage.needs_values or exact_kl:
             yield "masked-diffusion models have no critic (estimator=gae) and no exact KL (penalty=full)"
         yield from _denoising(config)
-    else:
-        changed = {
-            "validation.few_steps": config.validation.few_steps is not None,
-            "model.mask_estimate": config.model.mask_estimate != "published",
-            "rollout.diffusion": config.rollout.diffusion != type(config.rollout.diffusion)(),
-        }
-        yield from (
-            f"{name} is for masked-diffusion models (model.family): others take a pass a token"
-            for name, is_changed in changed.items()
-            if is_changed
-        )
-    if family != "vision_language":
-        if config.model.train_vision:
-            yield "model.train_vision needs model.family=vision_language"
-    elif algorithm.advantage.needs_values or config.learner.sharded:
+    elif config.validation.few_steps is not None:
+        yield "validation.few_steps is for masked-diffusion models (model.family): others take a pass a token"
+    if family == "vision_language" and (algorithm.advantage.needs_values or config.learner.sharded):
         # A rank whose rows show nothing makes no pass through the tower, which sharded weights would wait for.
         yield "vision-language models have no critic (estimator=gae) and no learner.sharded"
 
@@ -366,10 +306,7 @@ def _code(config: Config) -> Iterator[str]:
     if code.design in ("outcome_anchor", "pass_ratio") and code.efficiency > 0.2:
         yield f"reward.code: efficiency ({code.efficiency}) is at most 0.2 with design={code.design}"
     if code.verpo is not None and code.efficiency > code.verpo.gamma:
-        yield (
-            f"reward.code: efficiency ({code.efficiency}) is at most verpo.gamma ({code.verpo.gamma}), or a long "
-            "program that passes all tests would earn less than one that fails a test"
-        )
+        yield f"reward.code: efficiency ({code.efficiency}) is at most verpo.gamma ({code.verpo.gamma})"
     if code.efficiency and code.efficiency_start >= limit:
         start = code.efficiency_start
         yield f"reward.code.efficiency_start ({start}) must be below rollout.max_response_length ({limit})"
@@ -388,8 +325,6 @@ def _functions(config: Config) -> Iterator[str]:
         yield "reward.kind=model needs reward.model.path: a classifier with one output"
     if reward.kind == "model" and reward.accuracy is None:
         yield "reward.kind=model has a scale of its own: set reward.accuracy to the score of a right response, or more"
-    if judge.votes > 1 and not judge.temperature:
-        yield "reward.judge: at temperature 0 all votes are alike; set one above it for several"
     if judge.scale[0] >= judge.scale[1]:
         yield f"reward.judge.scale: {judge.scale[0]:g} must be below {judge.scale[1]:g}"
     alone = [name for name in reward.kinds if not (is_function(name) or (reward.by_row and name == "code"))]
@@ -401,18 +336,12 @@ def _functions(config: Config) -> Iterator[str]:
     if reward.by_row and isinstance(reward.accuracy, str) and reward.accuracy_function is None:
         yield "reward.by_row: each row's own score is its accuracy: set reward.accuracy=null, a bound or a function"
     if len(reward.kinds) > 1 and alone:
-        yield (
-            f"reward.kind: {alone[0]} stands alone; math, environment and functions of yours (path.py:function) are "
-            "added"
-        )
+        yield f"reward.kind: {alone[0]} stands alone; math, environment and functions (path.py:function) are added"
     elif len(set(map(part_name, reward.kinds))) < len(reward.kinds):
         yield f"reward.kind: two of {', '.join(reward.kinds)} have the same name, and their parts need two"
     elif reward.accuracy is None and len(reward.kinds) > 1 and not reward.by_row and "environment" not in reward.kinds:
-        yield (
-            "reward.accuracy: difficulty buckets, the filter and pass@k need a number in [0, 1], which a sum need not "
-            f"be: name one of {', '.join(map(part_name, reward.kinds))}, the reward from which a response counts as "
-            "right (0.5), or a function (path.py:function)"
-        )
+        names = ", ".join(map(part_name, reward.kinds))
+        yield f"reward.accuracy: a sum need not be in [0, 1]: name one of {names}, a bound (0.5) or path.py:function"
     elif reward.accuracy_function is not None and not is_function(reward.accuracy_function):
         yield f"reward.accuracy: {reward.accuracy} is not a function"
     for field in ("weights", "timeout"):
@@ -436,14 +365,9 @@ def _episodes(config: Config) -> Iterator[str]:
         yield "environment.kind=tools has no settings and gives no rewards: grade the answer, as reward.kind=math does"
     if config.reward.judges_programs and config.reward.code.efficiency:
         yield "reward.code.efficiency is for single responses: an episode has no length limit of its own"
-    if environment.discount < 1 and environment.reward == "last":
-        yield "environment.discount is for environment.reward=sum"
     if config.has_second_turns or config.rollout.parts > 1:
         yield "an environment stands in place of second turns, and rollout.parts above 1 is for single responses"
     if algorithm.overlong.soft_punish_cache:
         yield "algorithm.overlong.soft_punish_cache is for single responses: an episode has no length limit of its own"
     if algorithm.advantage.estimator == "reinforce_plus_plus":
-        yield (
-            "algorithm.advantage.estimator=reinforce_plus_plus resets its returns where the environment speaks: take "
-            "grpo, rloo, remax or gae"
-        )
+        yield "algorithm.advantage.estimator=reinforce_plus_plus is for single responses: take grpo, rloo, remax or gae"

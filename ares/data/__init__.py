@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         compare_with_held_out,
         find_overlaps,
         named,
-        read_suite,
     )
     from ares.data.code import CodeProblem, packages_of, program
     from ares.data.code_sets import FENCE, STATEMENTS

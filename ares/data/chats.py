@@ -33,10 +33,7 @@ def conversation(value: Any, config: DataConfig) -> list[dict[str, Any]]:
     if not messages[-1]["content"].strip():
         raise DataError("the prompt is empty")
     if messages[-1]["role"] == "assistant":
-        raise DataError(
-            f"the prompt ends with a message of the assistant, {messages[-1]['content']!r:.60}: the model "
-            "would be shown the answer. Leave it out; what is to be answered comes last"
-        )
+        raise DataError(f"the prompt ends with what the assistant says, {messages[-1]['content']!r:.60}: leave it out")
     return messages
 
 
@@ -52,10 +49,7 @@ def checked_messages(value: Any, config: DataConfig) -> list[dict[str, Any]]:
         isinstance(message, dict) and all(isinstance(message.get(key), str) for key in ("role", "content"))
         for message in messages
     ):
-        raise DataError(
-            "a prompt is text or a list of messages whose role and content (not from and value, as ShareGPT's) are "
-            f"text, this is {value!r:.80}"
-        )
+        raise DataError(f"a prompt is text or messages whose role and content are text, this is {value!r:.80}")
     # Templates also show names, tool calls and their ids; parquet fills keys that a message does not have with null.
     # Llama 3.1's template refuses the empty list of calls that some sets have with every answer.
     messages = [
@@ -147,10 +141,7 @@ def check_shown(
         if text != write_chat(tokenizer, others, settings, begins):
             continue
         if role == "system" and number == 0 < len(messages) - 1:
-            raise DataError(
-                f"{template} ignores the system message {content!r:.60}: put it into the user's message (with "
-                "data.format_prompt if prompts are plain text)"
-            )
+            raise DataError(f"{template} ignores the system message {content!r:.60}: put it into the user's message")
         raise DataError(f"{template} leaves out message {number + 1} of the chat, of role {role!r}: {content!r:.60}")
 
 

@@ -16,19 +16,18 @@ from transformers import PreTrainedTokenizerBase
 from ares.config import DataConfig, Needs, Source
 from ares.data.chats import check_template
 from ares.data.code import CodeProblem, statement_in
-from ares.data.code_sets import STATEMENTS
 from ares.data.code_tests import UNPARSABLE
 from ares.data.problems import Begin
 from ares.data.rows import Row, each_row, missing_columns, with_graders
 from ares.data.shared import overlaps, shared_prompts
-from ares.data.sources import DataError, place, read_readable, read_rows, shown
+from ares.data.sources import place, read_readable, shown
 from rewards.math import asked_format
 from sandbox import parse
 
 UNSAID = "unsaid: boxed is read"
 """Where a prompt does not say how to answer."""
 Line = int | str
-"""As errors name rows: the line of a jsonl file, else the row number from 1; with several files also the file. 0: the
+"""As errors name rows: the line of a jsonl file, else the row number from 1; of a held-out set also the file. 0: the
 whole set."""
 
 
@@ -50,8 +49,8 @@ class SeenPrompt:
 
     row: Line
     text: str
-    """The prompt decoded from its tokens; without a tokenizer the messages with their roles."""
-    tokens: int | None
+    """The prompt decoded from its tokens."""
+    tokens: int
 
 
 @dataclass
@@ -75,15 +74,13 @@ class CheckReport:
     """Row → its prompt as text, with its images and videos."""
     untrained: set[Line] = field(default_factory=set)
     """Rows that are not trained on though nothing is wrong: overlong, or held out too (data.drop_shared)."""
-    overlaps: dict[str, list[str]] = field(default_factory=dict)
-    """For each suite, the problems that share 13 consecutive words with one of its: `row 7 with HumanEval/3`."""
     examples: list[SeenPrompt] = field(default_factory=list)
-    """The first, the shortest and the longest prompt that is kept, in full."""
+    """The first, the shortest and the longest prompt that is kept, in full; none without a tokenizer."""
 
     @property
     def good(self) -> bool:
-        """Whether nothing is wrong; rows that are left out do not count."""
-        return not self.findings and not self.failures
+        """Whether nothing is wrong, and something is trained on; rows that are left out do not count."""
+        return not self.findings and not self.failures and self.trained_on > 0
 
     @property
     def trained_on(self) -> int:
@@ -100,43 +97,33 @@ class CheckReport:
 
 
 def check_rows(
-    source: Source | dict[str, Source], split: str, config: DataConfig, needs: Needs = "answer",
+    source: Source, split: str, config: DataConfig, needs: Needs = "answer",
     tokenizer: PreTrainedTokenizerBase | None = None, vision: bool = False, limit: int | None = None,
-    answer: str | None = None, begin: Begin | None = None, held_out: bool = False,
+    answer: str | None = None, begin: Begin | None = None, held_out: bool = False, name: str = "",
 ) -> CheckReport:  # fmt: skip
-    """Check every row, or the first `limit` of each source. Raises DataError if a source cannot be read at all, or the
-    tokenizer has no usable chat template.
+    """Check every row, or the first `limit`. Raises DataError if the source cannot be read at all, or the tokenizer has
+    no usable chat template.
 
-    source: or sources by the names of their sets, whose rows are checked as one set; of several, lines are named with
-    their file, and ids are `set/id`. needs: what every row must have (`RewardConfig.needs`). vision: prompts hold
-    images. answer: reward.answer, where answers are read whatever the prompt says. begin, held_out: as for
-    `load_problems`.
+    needs: what every row must have (`RewardConfig.needs`). vision: prompts hold images. answer: reward.answer, where
+    answers are read whatever the prompt says. begin, held_out: as for `load_problems`. name: of the set, for
+    reward.by_row.
     """
-    sets = source if isinstance(source, dict) else {"": source}
-    report = CheckReport(", ".join(map(shown, sets.values())), 0)
-    rows: list[Row] = []
-    for name, one in sets.items():
-        raw, unreadable = read_readable(one, split, limit, held_out)
-        raw = with_graders(raw if begin is None else begin(raw, one, config), needs, name)
-        report.rows += len(raw) + len(unreadable)
-        for line, what in unreadable.items():
-            report.add(what, place(one, line) if len(sets) > 1 else line)
-        for what in (absent := missing_columns(raw, config, needs)):
-            report.add(what, shown(one) if len(sets) > 1 else 0)
-        if absent:
-            continue
-        if tokenizer is not None:
-            check_template(tokenizer, config.chat_template_kwargs)
-        of_set = list(each_row(raw, config, needs, vision, tokenizer))
-        for row in of_set if len(sets) > 1 else ():
-            row.line, row.id = place(one, row.line), f"{name}/{row.id}"
-        shows = [raw[key].tolist() for key in (config.images_key, config.videos_key) if key in raw]
-        for row in filter(_asks, of_set):
-            media = [repr(values[row.position]) for values in shows if values[row.position] is not None]
-            report.prompts[row.line] = "\n".join([*(message["content"] for message in row.messages), *media])
-        rows += of_set
-    if not rows:
+    raw, unreadable = read_readable(source, split, limit, held_out)
+    raw = with_graders(raw if begin is None else begin(raw, source, config), needs, name)
+    report = CheckReport(shown(source), len(raw) + len(unreadable))
+    for line, what in unreadable.items():
+        report.add(what, line)
+    for what in (absent := missing_columns(raw, config, needs)):
+        report.add(what)
+    if absent:
         return report
+    if tokenizer is not None:
+        check_template(tokenizer, config.chat_template_kwargs)
+    rows = list(each_row(raw, config, needs, vision, tokenizer))
+    shows = [raw[key].tolist() for key in (config.images_key, config.videos_key) if key in raw]
+    for row in filter(_asks, rows):
+        media = [repr(values[row.position]) for values in shows if values[row.position] is not None]
+        report.prompts[row.line] = "\n".join([*(message["content"] for message in row.messages), *media])
     for row in rows:
         errors = [] if row.problem is None else _syntax_errors(row.problem)
         if row.problem is not None and not errors:
@@ -151,8 +138,6 @@ def check_rows(
     if report.left_out:
         what = "without tests" if needs == "tests" else "that cannot be graded"
         report.counted[f"rows {what}, left out"] = named(list(report.left_out))
-    if report.rows and len(report.left_out) == report.rows:
-        report.add(next(iter(report.left_out.values())))
     asking = list(filter(_asks, rows))
     if needs == "answer":
         _see_formats(report, asking, answer)
@@ -162,7 +147,8 @@ def check_rows(
         report.counted["tests per row"] = _spread(sizes)
         report.counted["rows without a solution"] = sum(each.solution is None for _, each in report.problems.values())
     _see_duplicates(report)
-    _see_prompts(report, asking, tokenizer, config.max_prompt_length)
+    if tokenizer is not None:
+        _see_prompts(report, asking, tokenizer, config.max_prompt_length)
     report.findings.sort(key=lambda finding: finding.row if isinstance(finding.row, int) else 0)
     return report
 
@@ -181,27 +167,10 @@ def compare_with_held_out(
     if drop_shared:
         report.untrained |= set(rows)
     elif theirs and shared_prompts(theirs, ours).all():
-        report.add(
-            f"all {len(theirs)} prompts of {held_out.source} are in the train set: what is measured is what was "
-            "learnt by heart. data.drop_shared=true leaves them out of training"
-        )
+        report.add(f"all {len(theirs)} prompts of {held_out.source} are in the train set: set data.drop_shared=true")
     report.left_out |= {f"{held_out.source}:{row}": why for row, why in held_out.left_out.items()}
     for each in held_out.findings:
         report.add(each.what, place(held_out.source, each.row) if each.row else held_out.source, each.id)
-
-
-def read_suite(source: str, split: str, config: DataConfig) -> CheckReport:
-    """An evaluation suite to search for overlaps with: problems with tests, else prompts, in the column that
-    data.prompt_key or a published set calls so. Raises DataError where there is none."""
-    as_code = check_rows(source, split, config, "tests", held_out=True)
-    if as_code.statements:
-        return as_code
-    there = read_rows(source, split, held_out=True)
-    found = next((name for name in (config.prompt_key, *STATEMENTS) if name in there), None)
-    if found is None:
-        raise DataError(f"{source}: no column holds prompts to compare with (columns: {', '.join(map(str, there))})")
-    columns = config.model_copy(update={"prompt_key": found, "answer_key": "answer"})
-    return check_rows(source, split, columns, "nothing", held_out=True)
 
 
 def find_overlaps(report: CheckReport, suite: CheckReport, name: str) -> None:
@@ -209,12 +178,7 @@ def find_overlaps(report: CheckReport, suite: CheckReport, name: str) -> None:
     ours, theirs = report.statements, list(suite.statements.values())
     owners = overlaps([text for _, text in ours.values()], [text for _, text in theirs])
     pairs = [f"row {row} with {theirs[other][0]}" for row, other in zip(ours, owners, strict=True) if other is not None]
-    report.overlaps[name] = pairs
-    share = f" of {len(ours)} ({len(pairs) / len(ours):.1%})" if pairs else ""
-    unread = suite.rows - len(theirs)
-    report.counted[f"problems with 13 words in a row of {name or 'held-out ones'}"] = named(
-        pairs, f"{len(pairs)}{share}"
-    ) + (f"; {unread} of its rows cannot be read" if unread else "")
+    report.counted[f"problems with 13 words in a row of {name or 'held-out ones'}"] = named(pairs)
 
 
 def named(rows: Sequence[str], count: str | None = None) -> str:
@@ -259,38 +223,26 @@ def _see_duplicates(report: CheckReport) -> None:
     report.counted["duplicate prompts"] = named(repeated)
 
 
-def _see_prompts(report: CheckReport, rows: list[Row], tokenizer: PreTrainedTokenizerBase | None, limit: int) -> None:
+def _see_prompts(report: CheckReport, rows: list[Row], tokenizer: PreTrainedTokenizerBase, limit: int) -> None:
     """Measure the prompts, and keep three of them in full. limit: data.max_prompt_length."""
-    if tokenizer is None:
-        texts = {row.line: "\n".join(f"{each['role']}: {each['content']}" for each in row.messages) for row in rows}
-    else:
-        texts = {row.line: row.text for row in rows if row.text}
-    if not texts:
+    lines = [row.line for row in rows if row.text]
+    if not lines:
         return
-    ids_of: dict[Line, list[int]] = {}
-    if tokenizer is not None:
-        token_ids = tokenizer(list(texts.values()), add_special_tokens=False, verbose=False)["input_ids"]
-        ids_of = dict(zip(texts, token_ids, strict=True))
-        overlong = {line for line, ids in ids_of.items() if len(ids) > limit}
-        report.untrained |= overlong
-        report.counted["prompt tokens"] = _spread(map(len, token_ids))
-        report.counted["prompts left out as overlong"] = len(overlong)
-        if len(overlong) == len(texts):
-            shortest = min(map(len, token_ids))
-            report.add(
-                f"all prompts are longer than data.max_prompt_length={limit} (the shortest has {shortest} tokens with "
-                "its chat template, system prompt and tools)"
-            )
-        special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
-        said = {row.line: "\n".join(each["content"] for each in row.messages) for row in rows}
-        if spoiled := [line for line, text in said.items() if any(token in text for token in special)]:
-            report.counted["prompts with special tokens as text"] = named([f"row {line}" for line in spoiled])
-        texts |= {line: str(tokenizer.decode(ids, clean_up_tokenization_spaces=False)) for line, ids in ids_of.items()}
+    token_ids = tokenizer([row.text for row in rows if row.text], add_special_tokens=False, verbose=False)["input_ids"]
+    ids_of: dict[Line, list[int]] = dict(zip(lines, token_ids, strict=True))
+    overlong = {line for line, ids in ids_of.items() if len(ids) > limit}
+    report.untrained |= overlong
+    report.counted["prompt tokens"] = _spread(map(len, token_ids))
+    report.counted["prompts left out as overlong"] = len(overlong)
+    special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
+    said = {row.line: "\n".join(each["content"] for each in row.messages) for row in rows}
+    if spoiled := [line for line, text in said.items() if any(token in text for token in special)]:
+        report.counted["prompts with special tokens as text"] = named([f"row {line}" for line in spoiled])
+    texts = {line: str(tokenizer.decode(ids, clean_up_tokenization_spaces=False)) for line, ids in ids_of.items()}
     kept = [line for line in texts if line not in report.untrained]
     by_length = sorted(kept, key=lambda line: len(texts[line]))
     for line in dict.fromkeys([*kept[:1], *by_length[:1], *by_length[-1:]]):
-        tokens = len(ids_of[line]) if ids_of else None
-        report.examples.append(SeenPrompt(line, texts[line], tokens))
+        report.examples.append(SeenPrompt(line, texts[line], len(ids_of[line])))
 
 
 def _spread(numbers: Iterable[int]) -> str:

@@ -88,13 +88,11 @@ class MediaReader:
         return frame.resize((width * edge, height * edge), self.processor.resample)
 
     def described(self, source: str) -> tuple[str, int]:
-        """The reference of a source, which is read in full, and the number of tokens it takes. Raises MediaError."""
+        """The reference of a source, which is read in full, and the number of tokens it takes. Raises MediaError, and
+        ValueError for one much longer than wide."""
         frames, digest = _frames(source, self.fps)
-        height, width = frames[0].height, frames[0].width
-        try:
-            patches = self.processor.get_number_of_image_patches(height, width, {"size": self.processor.size})
-        except ValueError as error:  # of one much longer than wide
-            raise MediaError(f"{source}: {width} × {height} pixels: {error}") from error
+        size = {"size": self.processor.size}
+        patches = self.processor.get_number_of_image_patches(frames[0].height, frames[0].width, size)
         steps = -(-len(frames) // self.processor.temporal_patch_size) if source.startswith(VIDEO) else 1
         return f"{source}{MARK}{digest}", steps * patches // self.processor.merge_size**2
 

@@ -280,8 +280,7 @@ def as_problems(
     if not fits.any():
         raise DataError(
             f"{shown(source)}: all {len(fits)} prompts are longer than data.max_prompt_length="
-            f"{config.max_prompt_length} (the shortest has {lengths.min()} tokens with its chat template, "
-            "system prompt and tools)"
+            f"{config.max_prompt_length} (the shortest has {lengths.min()} tokens)"
         )
     return Problems(
         source=shown(source),

@@ -6,7 +6,6 @@ reads. Not covered: files (ares/data/sources.py), chat messages and templates (a
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,8 +25,8 @@ OPENING = "environment_opening"
 """Column of problems that an environment has begun, with JSON: the row as the environment is given it, its seed, the
 digest of its first reply; of an agent also `template`, settings of the chat template that its prompt needs."""
 SEVERAL_ANSWERS = (
-    "the answer is a list or an object, and reward.kind=math compares with one: name another column with "
-    "data.answer_key=…, or a function of your own with reward.kind=path.py:function"
+    "the answer is a list, an object or bytes, and reward.kind=math compares with one: name another column "
+    "(data.answer_key) or a function of your own (reward.kind=path.py:function)"
 )
 GRADER = "grader"
 """Column with the kind of reward that judges a row (reward.by_row)."""
@@ -135,16 +134,10 @@ def _read_answer(row: Row, values: dict[str, Any], config: DataConfig, needs: Ne
     except RowError as error:
         row.wrong.append(str(error))
         return
-    if needs == "answer" and isinstance(row.answer, bytes):
-        try:
-            row.answer = row.answer.decode()
-        except UnicodeDecodeError as error:
-            row.wrong.append(f"the answer is bytes that are not UTF-8 text: {error}")
-            return
     is_one = (
         isinstance(row.answer, list) and len(row.answer) == 1 and not isinstance(row.answer[0], dict | list | bytes)
     )
-    several = isinstance(row.answer, dict | list) and not is_one
+    several = isinstance(row.answer, dict | list | bytes) and not is_one
     if is_missing(row.answer):
         row.wrong.append(_null(config, "answer_key"))
     elif not row.answer.strip() if isinstance(row.answer, str) else row.answer in ([], {}):
@@ -169,17 +162,15 @@ def missing_columns(raw: pd.DataFrame, config: DataConfig, needs: Needs) -> list
     if keys and not is_prompt_only(raw, config, needs) and "reward_model" not in raw:
         keys["answer_key"] = config.answer_key
     there = ", ".join(map(str, raw.columns))
-    if len(raw.columns) == 1 and re.search("[;\t]", there):
-        there += ", so the separator is not a comma"
     return [
-        f"column {key!r} is missing (columns: {there}). Name it with {config.section}.{setting}=…"
+        f"column {key!r} is missing (columns: {there}). Name it with data.{setting}=…"
         for setting, key in keys.items()
         if key not in raw
     ]
 
 
 def _null(config: DataConfig, setting: str) -> str:
-    return f"column {getattr(config, setting)!r} is missing or null. Name it with {config.section}.{setting}=…"
+    return f"column {getattr(config, setting)!r} is missing or null. Name it with data.{setting}=…"
 
 
 def is_prompt_only(columns: Iterable[Any], config: DataConfig, needs: Need) -> bool:

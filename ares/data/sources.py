@@ -6,7 +6,6 @@ values are None, every cell of a CSV is text; text that no tokenizer accepts is 
 columns mean (ares/data/problems.py, ares/data/code.py).
 """
 
-import codecs
 import csv
 import gzip
 import json
@@ -31,7 +30,6 @@ _HUB = re.compile(r"(?P<name>.+?)(:(?P<configuration>[\w.+-]+))?(@(?P<revision>[
 _GLOB = re.compile(r"[*?[]")
 _INDEX = re.compile(r"__index_level_\d+__")
 """Columns that pandas adds to a parquet file for a frame's index."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
 Unreadable = dict[int | str, str]
 """What is wrong with lines that are not rows, by line number."""
 
@@ -103,16 +101,7 @@ def _named(source: Source) -> list[str]:
     given = [source] if isinstance(source, str) else source
     if not given or not all(one.strip() for one in given):
         raise DataError("data.train or data.validation is empty: name a file or a data set")
-    named = [each for one in given for each in _expanded(one)]
-    first_of: dict[str, str] = {}
-    for one in named:
-        path = location(one)
-        first = first_of.setdefault(os.path.abspath(path) if os.path.exists(path) else one, one)
-        if first is not one:
-            raise DataError(
-                f"{one} is named twice, in {shown(source)}: name it once (data.weights: how often to draw it)"
-            )
-    return named
+    return list(dict.fromkeys(each for one in given for each in _expanded(one)))
 
 
 def _expanded(one: str) -> list[str]:
@@ -136,19 +125,15 @@ def _rows(one: str, split: str, limit: int | None, held_out: bool) -> tuple[pd.D
     path = Path(location(one))
     if format_of(path.name) is not None:
         return read_file(path, limit)
-    if os.path.exists(path) and path.is_file():
-        raise DataError(
-            f"{one}: no kind of file that is read ({', '.join(FORMATS)}; all but parquet and arrow also .gz)"
-        )
     try:
         data_set = _loaded(one, split)
+        table = data_set.with_format("arrow")[: len(data_set) if limit is None else limit]
+        return as_objects(table), {}
     except Exception as error:  # of damaged files the library raises nothing narrower
         raise DataError(
             f"{one}: neither a file ({', '.join(FORMATS)}) nor a data set with a split {split!r}: "
             f"{' '.join(str(error).split())}"
         ) from error
-    table = data_set.with_format("arrow")[: len(data_set) if limit is None else limit]
-    return as_objects(table, one), {}
 
 
 def together(frames: list[pd.DataFrame]) -> pd.DataFrame:
@@ -179,10 +164,7 @@ def _loaded(one: str, split: str) -> Any:
         raise ValueError(f"{name} is a folder, and only a data set of the hub has revisions")
     builder = datasets.load_dataset_builder(location(name), configuration, revision=revision)
     if revision is not None and "cache" in type(builder).__module__ and not str(builder.hash).startswith(revision):
-        raise ValueError(
-            f"the hub cannot be reached, and what is cached here is revision {builder.hash}: name that, or load "
-            f"{revision} where the hub is reached"
-        )
+        raise ValueError(f"the hub cannot be reached, and what is cached here is revision {builder.hash}: name that")
     builder.download_and_prepare()
     return builder.as_dataset(split)
 
@@ -202,37 +184,26 @@ def read_file(path: Path, limit: int | None) -> tuple[pd.DataFrame, Unreadable]:
     kind = str(format_of(path.name))
     try:
         if kind in TABLES:
-            return as_objects(TABLES[kind](path).slice(0, limit), str(path)), {}
+            return as_objects(TABLES[kind](path).slice(0, limit)), {}
         opened = gzip.open if path.suffix == ".gz" else open
         # utf-8-sig: Windows' programs begin a file with a byte order mark.
         with opened(path, "rt", encoding="utf-8-sig", newline="") as handle:
             return _table(islice(TEXTS[kind](handle), limit))
     except UnicodeDecodeError as error:
-        encoding = "UTF-16" if error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "WINDOWS-1252"
-        remedy = f"convert it, as with iconv -f {encoding} -t UTF-8"
-        raise DataError(f"{path}: not UTF-8 text; {remedy}: {error}") from error
+        raise DataError(f"{path}: not UTF-8 text: {error}") from error
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read{seen_from(path)}: {reason}") from error
-    except DataError:
-        raise
-    except (ValueError, RecursionError, csv.Error, pa.ArrowException) as error:
+    except (ValueError, LookupError, OverflowError, RecursionError, csv.Error, pa.ArrowException) as error:
         raise DataError(f"{path}: not readable as {kind[1:]}: {' '.join(str(error).split())}") from error
 
 
-def as_objects(table: pa.Table, source: str) -> pd.DataFrame:
-    """The rows of an Arrow table, numbered from 1. Raises DataError."""
-    names = [name for name in table.column_names if not _INDEX.fullmatch(name)]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise DataError(f"{source}: two columns are called {twice!r}")
+def as_objects(table: pa.Table) -> pd.DataFrame:
+    """The rows of an Arrow table, numbered from 1. Raises ValueError, LookupError or OverflowError: for bytes that are
+    not UTF-8, two columns of a name, dates that Python does not know."""
     columns: dict[str, list[Any]] = {}
-    for name in names:
-        try:
-            values = table[name].to_pylist()
-        except (ValueError, OverflowError) as error:  # bytes that are not UTF-8, dates that Python does not know
-            raise DataError(f"{source}: column {name!r} cannot be read: {error}") from error
-        kind = table[name].type
+    for name in [name for name in table.column_names if not _INDEX.fullmatch(name)]:
+        values, kind = table[name].to_pylist(), table[name].type
         if "float" in str(kind):
             values = [_shortest(value, kind) for value in values]
         columns[name] = list(map(_as_called, values)) if "tool_calls" in str(kind) else values
@@ -267,67 +238,50 @@ def without_nulls(value: Any) -> Any:
     return list(map(without_nulls, value)) if isinstance(value, list) else value
 
 
-def _arrow(path: Path) -> pa.Table:
-    with pa.memory_map(str(path)) as content:
-        is_file = content.read(6) == b"ARROW1"  # Feather's second version
-        content.seek(0)
-        return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(content).read_all()
-
-
 def _json_rows(handle: TextIO) -> Iterator[tuple[int, dict[str, Any] | str]]:
     """The objects of a JSON array, by position, or of JSON lines, by line; or what is wrong with each."""
     is_array = next((line for line in handle if line.strip()), "").lstrip().startswith("[")
     handle.seek(0)
     if is_array:
-        text = handle.read()
-        may_be_half = _escapes_surrogates(text)
-        yield from enumerate((_checked(value, may_be_half) for value in json.loads(text)), 1)
+        yield from enumerate(map(_row, _from_json(handle.read())), 1)
     for number, line in enumerate(handle, 1):
         if line.strip():
             try:
-                yield number, _checked(json.loads(line), _escapes_surrogates(line))
+                yield number, _row(_from_json(line))
             except (ValueError, RecursionError) as error:
                 yield number, f"not JSON: {error}"
+
+
+def _from_json(text: str) -> Any:
+    value = json.loads(text)
+    if "\\ud" in text or "\\uD" in text:
+        json.dumps(value, ensure_ascii=False).encode()  # raises for half of a character (a lone surrogate)
+    return value
+
+
+def _row(value: Any) -> dict[str, Any] | str:
+    return value if isinstance(value, dict) else f"a row is a JSON object, this is {type(value).__name__}"
 
 
 def _csv_rows(handle: TextIO) -> Iterator[tuple[int, dict[str, Any] | str]]:
     """The rows after the header, every cell as text, empty ones as None; or what is wrong with each."""
     csv.field_size_limit(sys.maxsize)  # a program's tests may fill more than the usual 128 KiB
-    reader = csv.reader(handle, strict=True)
-    rows = filter(None, reader)  # without blank lines
-    try:
-        names = next(rows, [])
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise ValueError(f"two columns are called {twice!r}")
-        for number, cells in enumerate(rows, 1):
-            if len(cells) != len(names):
-                yield number, f"it has {len(cells)} cells, and there are {len(names)} columns"
-            else:
-                yield number, dict(zip(names, (cell or None for cell in cells), strict=True))
-    except csv.Error as error:
-        raise ValueError(f"line {reader.line_num}: {error}") from error
-
-
-def _escapes_surrogates(text: str) -> bool:
-    return "\\ud" in text or "\\uD" in text
-
-
-def _checked(row: Any, may_be_half: bool) -> dict[str, Any] | str:
-    """A row, or what is wrong with it. may_be_half: whether its JSON escapes surrogates, alone or in pairs."""
-    if not isinstance(row, dict):
-        return f"a row is a JSON object, this is {type(row).__name__}"
-    if may_be_half:
-        for name, value in row.items():
-            if half := _SURROGATE.search(json.dumps([name, value], ensure_ascii=False)):
-                return f"column {name!a} holds {half[0]!a}, half of a character (a lone surrogate), which is no text"
-    return row
+    reader = csv.DictReader(handle, strict=True)
+    names = list(reader.fieldnames or ())
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"two columns are called {twice!r}")
+    for number, row in enumerate(reader, 1):
+        if None in row or None in row.values():
+            yield number, f"it has not as many cells as there are columns ({len(names)})"
+        else:
+            yield number, {name: cell or None for name, cell in row.items()}
 
 
 TEXTS = {".jsonl": _json_rows, ".json": _json_rows, ".csv": _csv_rows}
 """Readers of text, which may be compressed, by extension."""
 TABLES: dict[str, Callable[[Path], pa.Table]] = {
     ".parquet": lambda path: pyarrow.parquet.read_table(path),
-    ".arrow": _arrow,
+    ".arrow": lambda path: pa.ipc.open_stream(pa.memory_map(str(path))).read_all(),
 }
 """Readers of files that hold whole tables, by extension."""
 FORMATS = (*TEXTS, *TABLES)

@@ -7,8 +7,6 @@ drops their thoughts, Llama trims them) changes nothing here. Not covered: the f
 tools in prompts (ares/data/chats.py), what a response calls (ares/environments).
 """
 
-import bisect
-import copy
 import functools
 import re
 from collections.abc import Mapping, Sequence
@@ -22,8 +20,6 @@ from ares.data.sources import DataError
 
 SAID = "It said,  so\n\nthat is what it said."
 """Stands for a response; upper and lower case, two spaces and an empty line show whether a template changes it."""
-CUT = "<|ares:cut|>"
-"""Put inside the names of special tokens in foreign text, and taken out of its tokens again."""
 
 
 class TurnTemplate:
@@ -38,19 +34,12 @@ class TurnTemplate:
         self._tokenizer = tokenizer
         # The prompt has shown the tools. Mistral's templates would show them again before every message of a user.
         self._settings = {name: value for name, value in settings.items() if name != "tools"}
-        if isinstance(tokenizer.chat_template, dict):  # Hermes and Command-R have a template of its own for tools
-            self._settings["chat_template"] = tokenizer.get_chat_template(tools=settings.get("tools"))
         self._shows_results = functools.cache(self._try_results)
-        self._own_markup = functools.cache(self._find_own_markup)
         whole = self._render(["?"], False)
         if whole.count(SAID) != 1:
-            raise ConfigError(
-                f"{tokenizer.name_or_path}: the chat template changes what an assistant said (of {SAID!r} it makes "
-                f"{whole!r:.200}), so a response cannot be continued as it was sampled"
-            )
+            raise ConfigError(f"{tokenizer.name_or_path}: the template changes what an assistant said: {whole!r:.200}")
         self._markup = _markup(tokenizer, whole)
-        names = sorted([*self._markup.values(), CUT], key=len, reverse=True)
-        self._markup_begins = re.compile(f"(?s)(?={'|'.join(map(re.escape, names))}).")
+        self._markup_begins = re.compile(f"(?s)(?={'|'.join(map(re.escape, self._markup.values()))}).")
         around = len(self._suffix([""], 0, None)[1])
         if around > TEMPLATE_LENGTH:
             raise ConfigError(
@@ -65,61 +54,35 @@ class TurnTemplate:
 
         observation: a user's message, or the results of tool calls. last_token: the response's last one if it ended by
         itself: it is not repeated; None: it was cut off, so what closes it is part of the text. limit: tokens of the
-        observation; the model is told how much was cut off. Special tokens in an observation are tokenised as plain
-        text. At most limit + TEMPLATE_LENGTH ids.
+        observation, of which each result has an equal share; the model is told where it was cut off. Names of special
+        tokens in an observation get a blank, which makes them plain text. At most limit + TEMPLATE_LENGTH ids.
         """
         calls = 0 if isinstance(observation, str) else len(observation)
         texts = [observation] if isinstance(observation, str) else list(observation) or [""]
         texts = [text.encode("utf-8", "replace").decode() for text in texts]  # half a surrogate pair is no text
         shown, room = limit, limit + TEMPLATE_LENGTH
         while True:
-            text, ids = self._suffix(self._shortened(texts, shown), calls, last_token)
+            text, ids = self._suffix([self._fitting(text, shown // len(texts)) for text in texts], calls, last_token)
             if len(ids) <= room:
                 return text, ids
-            if shown == 0:  # Saying how much is left out takes too much itself.
+            if shown == 0:  # Saying what is left out takes too much itself.
                 return self.following(_numbered(texts) if calls else "", last_token, limit)
             shown = max(0, shown - (len(ids) - room))
 
     def _suffix(self, texts: Sequence[str], calls: int, last_token: int | None) -> tuple[str, list[int]]:
-        as_results, own = self._shows_results(calls), self._own_markup(calls, last_token)
-        text, ids = self._continue(self._after(texts, as_results), last_token)
-        # Few texts hold a special token. If one does, its name is cut; at last no two characters may join.
-        for split in (functools.partial(self._markup_begins.sub, rf"\g<0>{CUT}"), CUT.join):
-            if self._markup_in(ids) == own:
-                break
-            ids = self._continue(self._after(list(map(split, texts)), as_results), last_token, is_cut=True)[1]
-        return text, ids
-
-    def _find_own_markup(self, calls: int, last_token: int | None) -> list[int]:
-        """The special tokens that the template itself writes."""
-        after = self._after(list(map(str, range(max(calls, 1)))), self._shows_results(calls))
-        return self._markup_in(self._continue(after, last_token)[1])
-
-    def _markup_in(self, ids: Sequence[int]) -> list[int]:
-        return [token for token in ids if token in self._markup]
-
-    def _continue(self, after: str, last_token: int | None, is_cut: bool = False) -> tuple[str, list[int]]:
         """The text after a response without the end token that the response has sampled, and its tokens."""
+        after = self._after(texts, self._shows_results(calls))
         end = "" if last_token is None else str(self._tokenizer.decode([last_token]))
         if not end or not after.lstrip().startswith(end):
-            return after, self._tokenise(after, is_cut)
+            return after, self._tokenise(after)
         text = after.lstrip().removeprefix(end)
         # Tokenised after the end token: many tokenizers put a space before the beginning of a text.
-        ids = self._tokenise(end + text, is_cut)
-        return text, ids[1:] if ids[:1] == [last_token] else self._tokenise(text, is_cut)
+        ids = self._tokenise(end + text)
+        return text, ids[1:] if ids[:1] == [last_token] else self._tokenise(text)
 
-    def _tokenise(self, text: str, is_cut: bool = False) -> list[int]:
-        tokenizer = self._cutting_tokenizer if is_cut else self._tokenizer
-        ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        cut = tokenizer.convert_tokens_to_ids(CUT) if is_cut else None
-        return [token for token in ids if token != cut]
-
-    @functools.cached_property
-    def _cutting_tokenizer(self) -> PreTrainedTokenizerBase:
-        # split_special_tokens=True would leave tokens that are added without being special, as DeepSeek's <｜User｜>.
-        tokenizer = copy.deepcopy(self._tokenizer)
-        tokenizer.add_tokens([AddedToken(CUT, normalized=False, special=True)], special_tokens=True)
-        return tokenizer
+    def _tokenise(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        return ids
 
     def _try_results(self, calls: int) -> bool:
         """Whether as many results of tools are messages of their own, rather than one of a user."""
@@ -145,40 +108,14 @@ class TurnTemplate:
             ]
         return write_chat(self._tokenizer, [{"role": "user", "content": "?"}, said, *shown], self._settings)
 
-    def _shortened(self, texts: list[str], limit: int) -> list[str]:
-        """Texts whose tokens add up to `limit`: shorter ones leave their share to longer ones."""
-        fits = [self._fitting(text, limit) for text in texts]
-        lengths = [self._count(text[:end]) for text, end in zip(texts, fits, strict=True)]
-        for place, number in enumerate(sorted(range(len(texts)), key=lengths.__getitem__)):
-            share = limit // (len(texts) - place)
-            if lengths[number] > share:
-                fits[number] = self._fitting(texts[number], share)
-            limit -= min(lengths[number], share)
-        return [_cut(*each) for each in zip(texts, fits, strict=True)]
-
-    def _fitting(self, text: str, limit: int) -> int:
-        """How many characters have at most `limit` tokens."""
-        size = 16 * (limit + 1)  # not all of a text of 100 MB is tokenised
-        while size < len(text) and self._count(text[:size]) <= limit:
-            size *= 2
-        text = text[:size]
-        if self._count(text) <= limit:
-            return len(text)
-        return bisect.bisect_right(range(len(text)), limit, key=lambda end: self._count(text[:end])) - 1
-
-    def _count(self, text: str) -> int:
-        cut = self._markup_begins.sub(rf"\g<0>{CUT}", text)
-        return len(self._tokenise(cut, is_cut=cut != text))
-
-
-def _cut(text: str, end: int) -> str:
-    """A text up to `end`, and how much is left out; its environment's process may have left out something before."""
-    if end == len(text):
-        return text
-    earlier = re.search(r"… \(([\d,]+) more characters\)\Z", text)
-    whole = text[: earlier.start()] if earlier else text
-    more = len(whole[end:]) + (int(earlier[1].replace(",", "")) if earlier else 0)
-    return f"{whole[:end]}… ({more:,} more characters)"
+    def _fitting(self, text: str, limit: int) -> str:
+        """The beginning of a foreign text, of at most `limit` tokens, none of them special."""
+        begun = text[: 16 * (limit + 1)]  # not all of a text of 100 MB is tokenised
+        shown = self._markup_begins.sub(r"\g<0> ", begun)
+        end = len(shown)
+        while (count := len(self._tokenise(shown[:end]))) > limit:
+            end = end * limit // count
+        return shown if end == len(shown) and begun == text else f"{shown[:end]}… (cut off)"
 
 
 def _markup(tokenizer: PreTrainedTokenizerBase, rendered: str) -> dict[int, str]:

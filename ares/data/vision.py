@@ -69,7 +69,7 @@ class Vision:
             try:
                 described = [describe(source) for source in self._sources(wanted, row, config, folder)]
                 return [name for name, _ in described], self._expanded(ids, wanted, [size for _, size in described])
-            except MediaError as error:
+            except ValueError as error:
                 raise MediaError(f"{line}: {error}") from error
 
         with ThreadPoolExecutor(READERS) as pool:

@@ -8,7 +8,6 @@ it seconds and half a gigabyte.
 
 from ares.environments.arithmetic import evaluate
 from ares.environments.call_formats import (
-    MOST_BYTES,
     Call,
     Message,
     parse_calls,

@@ -61,7 +61,8 @@ def check(
     settings = [*(["reward.kind=code"] if code else []), *(overrides or [])]
     named = [f"model.path={json.dumps(model or NO_MODEL)}"] if model or profile == "base" else []
     source = file if file.startswith("[") else json.dumps(file)
-    config = load(profile, [f"data.train={source}", "data.curriculum=null", "data.weights=null", *named, *settings])
+    one = [f"data.train={source}", "data.curriculum=null", "data.weights=null"]
+    config = load(profile, [*named, *settings, *one])
     if config.learns_from != "samples":
         why = f"algorithm.policy.loss={config.algorithm.policy.loss}: only problems are checked here"
         raise UserError(f"{why}. A run checks all {config.learns_from} before its first step, and names a wrong one")
@@ -71,7 +72,7 @@ def check(
     count = report.trained_on
     if as_json:
         told = {"file": file, "trained_on": count, "good": report.good, "counts": report.counts()}
-        told |= {"left_out": report.left_out, "overlaps": report.overlaps}
+        told["left_out"] = report.left_out
         told["findings"] = [asdict(each) for each in report.findings]
         told["failures"] = [asdict(each) for each in report.failures]
         told["prompts"] = [asdict(each) for each in report.examples]
@@ -123,7 +124,7 @@ def _looked_at(config: "Config", model: str | None, against: list[str]) -> "Chec
 
     A model that --model names must exist; a profile's is optional.
     """
-    from ares.data import check_rows, compare_with_held_out, find_overlaps, load_tokenizer, odd_in_template, read_suite
+    from ares.data import check_rows, compare_with_held_out, find_overlaps, load_tokenizer, odd_in_template
     from ares.engines import end_token_ids
     from ares.step import OpenEnvironment
 
@@ -134,19 +135,22 @@ def _looked_at(config: "Config", model: str | None, against: list[str]) -> "Chec
     environment = None if tokenizer is None else OpenEnvironment.of(config, tokenizer)
     data, begin = (data, None) if environment is None else (environment.data, environment.begin)
     how: dict[str, Any] = {"answer": config.reward.answer, "begin": begin}
-    report = check_rows(data.train_sets, data.train_split, data, needs, tokenizer, vision, data.limit, **how)
+    report = check_rows(data.train_sets[""], data.train_split, data, needs, tokenizer, vision, data.limit, **how)
     if tokenizer is not None:
         ends = end_token_ids(config.model.location, tokenizer)
         for number, odd in enumerate(odd_in_template(tokenizer, data.chat_template_kwargs, ends), 1):
             report.counted[f"chat template, {number}"] = odd
     for name, each in data.held_out.items():
         columns = data.with_columns_of(name)
-        held_out = check_rows({name: each.source}, each.split, columns, needs, None, vision, held_out=True, **how)
+        held_out = check_rows(each.source, each.split, columns, needs, None, vision, held_out=True, name=name, **how)
         compare_with_held_out(report, held_out, name, data.drop_shared)
         if report.problems:
             find_overlaps(report, held_out, name)
-    for suite in against:
-        find_overlaps(report, read_suite(suite, data.validation_split, data), suite)
+    for path in against:
+        suite = check_rows(path, data.validation_split, data, "tests", held_out=True)
+        if not suite.statements:
+            raise UserError(f"--against {path}: no row has tests. Other sets are compared as data.validation")
+        find_overlaps(report, suite, path)
     return report
 
 
@@ -170,13 +174,10 @@ def _judge_solutions(report: "CheckReport", limits: "CodeConfig") -> None:
 def _show_prompts(report: "CheckReport") -> None:
     """The first, the shortest and the longest prompt, whole."""
     for example in report.examples:
-        size = "" if example.tokens is None else f", {example.tokens} tokens"
-        console.rule(f"row {example.row}{size}", align="left", style="dim")
+        console.rule(f"row {example.row}, {example.tokens} tokens", align="left", style="dim")
         console.print(printable(example.text))
     if report.examples:
         console.rule(style="dim")
-        if report.examples[0].tokens is None:
-            console.print("These are the messages. What a model is given of them: --model PATH\n", style="dim")
 
 
 def _show(report: "CheckReport") -> None:

@@ -78,7 +78,7 @@ class Scripted:
 def test_an_agent_of_openais_client_that_calls_tools_is_one_episode() -> None:
     openai = pytest.importorskip("openai", reason="pip install 'ares[judge]'")
 
-    async def agent(http: httpx.AsyncClient) -> tuple[str, list[Any], list[Any]]:
+    async def agent(http: httpx.AsyncClient) -> tuple[list[Any], Any]:
         client = openai.AsyncOpenAI(base_url=str(http.base_url), api_key="none", http_client=http)
         messages: list[Any] = [ASKED]
         reasons = []
@@ -88,17 +88,14 @@ def test_an_agent_of_openais_client_that_calls_tools_is_one_episode() -> None:
             reasons.append(reply.choices[0].finish_reason)
             messages.append(said)
             if not said.tool_calls:
-                listed = (await http.get("/episodes")).json()["data"]
-                return reasons, listed, (await http.get(f"/episodes/{reply.id}")).json()
+                return reasons, (await http.get(f"/episodes/{reply.id}")).json()
             for each in said.tool_calls:
                 result = evaluate(json.loads(each.function.arguments)["expression"])
                 messages.append({"role": "tool", "tool_call_id": each.id, "content": result})
 
     policy = Scripted(SAID)
-    reasons, listed, episode = policy.run(agent)
+    reasons, episode = policy.run(agent)
     assert reasons == ["tool_calls", "tool_calls", "stop"]
-    assert [each["turns"] for each in listed] == [1, 2, 3]
-    assert [each["continues"] for each in listed] == ["", *(each["id"] for each in listed[:2])]
     ids, sampled = np.array(episode["token_ids"]), np.array(episode["sampled"])
     for name, found in (("token_ids", ids), ("log_probs", np.array(episode["log_probs"], np.float32))):
         assert np.array_equal(found[sampled], np.concatenate([row[name] for row in policy.sampled]))  # every bit
@@ -129,9 +126,8 @@ FOLLOW_UPS: dict[str, tuple[list[dict[str, Any]], int]] = {
 def test_a_request_that_changes_the_history_begins_an_episode_of_its_own(how: str) -> None:
     policy = Scripted(["72.", "73.", "again"])
     messages, turns = FOLLOW_UPS[how]
-    first, second, again = policy.chat([ASKED], messages, messages)
+    _, second, again = policy.chat([ASKED], messages, messages)
     assert second["turns"] == again["turns"] == turns  # an answer may be continued more than once
-    assert second["continues"] == (first["id"] if turns == 2 else "")
     assert policy.prompts[1] == policy.prompts[2]
     if turns == 1:
         text = tokenizer().apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
@@ -147,20 +143,21 @@ def test_a_template_that_changes_what_was_said_is_rendered_again() -> None:
     assert (first["turns"], second["turns"]) == (1, 1)
 
 
-def test_the_oldest_answers_are_forgotten_and_several_at_once_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_are_forgotten_once_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = Scripted(["a", "b", "c"])
     of_one = len(tokenizer()(rendered(tokenizer(), [{"role": "user", "content": "a"}], {}))["input_ids"]) + 2
     monkeypatch.setattr("ares.conversations.MOST_TOKENS", 2 * of_one)  # prompts, and a letter and an end each
-    forgotten, *kept = policy.chat(*([{"role": "user", "content": each}] for each in "abc"))
-    assert forgotten["error"]["code"] == 404
-    assert [each["turns"] for each in kept] == [1, 1]
+    *forgotten, kept = policy.chat(*([{"role": "user", "content": each}] for each in "abc"))
+    assert all("remembered" in each["detail"] for each in forgotten)
+    assert kept["turns"] == 1
 
 
 def test_of_two_agents_with_the_same_first_answer_each_continues_its_own() -> None:
     """The second one's tokens became the history of both."""
     policy = Scripted(["72.", "72.", "73.", "74."])
     one, other, *after = policy.chat([ASKED], [ASKED], FOLLOW_UPS["a question"][0], FOLLOW_UPS["a question"][0])
-    assert {each["continues"] for each in after} == {one["id"], other["id"]}
+    length = len(one["log_probs"])
+    assert {tuple(each["log_probs"][:length]) for each in after} == {tuple(each["log_probs"]) for each in (one, other)}
 
 
 @pytest.mark.parametrize(

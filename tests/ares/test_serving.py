@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,7 +16,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-import uvicorn
 from transformers import AutoModelForCausalLM
 
 from algorithms.keys import derive_seed
@@ -132,11 +130,11 @@ def test_what_clients_ask_at_once_is_sampled_together() -> None:
         ("/v1/chat/completions", {"messages": MESSAGES, "top_logprobs": 5}, 422, "top_logprobs=5: not done"),
         ("/v1/chat/completions", {"messages": MESSAGES, "response_format": {"type": "json"}}, 422, "response_format="),
         ("/inference/v1/generate", {"token_ids": [3], "sampling_params": {"top_k": 5}}, 422, "top_k=5: not done here"),
-        ("/inference/v1/generate", {"token_ids": [3], "stream": True}, 422, "stream: "),
+        ("/inference/v1/generate", {"token_ids": [3], "stream": True}, 422, '"stream"'),
         ("/v1/completions", {"prompt": "1", "temperature": 200}, 400, "temperature=200: the engine samples at 0, or"),
         ("/v1/chat/completions", {"messages": MESSAGES, "max_tokens": 60}, 400, "are more than 64"),
         ("/v1/chat/completions", {"messages": [{"role": "user"}]}, 400, "messages: "),
-        ("/v1/chat/completions", {"messages": []}, 422, "messages: List should have at least 1 item"),
+        ("/v1/chat/completions", {"messages": []}, 422, "List should have at least 1 item"),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": {"a": 1}}]}, 400, "messages: "),
         ("/v1/completions", {"prompt": "\ud800"}, 400, "prompt: "),
         ("/v1/completions", {"prompt": "1", "stop": [""]}, 422, "stop"),
@@ -144,7 +142,7 @@ def test_what_clients_ask_at_once_is_sampled_together() -> None:
         ("/v1/completions", {"prompt": [], "prompt_logprobs": 0}, 400, "token ids are from 0"),
         ("/v1/completions", {"prompt": [[3, 4], [3, 5000]], "prompt_logprobs": 0}, 400, "token ids are from 0 to 308"),
         ("/v1/completions", {"prompt": [3] * 65, "prompt_logprobs": 0}, 400, "of 2 to 64 tokens, not of 65"),
-        ("/v1/completions", {"prompt": [3], "prompt_logprobs": 1}, 422, "prompt_logprobs: "),
+        ("/v1/completions", {"prompt": [3], "prompt_logprobs": 1}, 422, '"prompt_logprobs"'),
         ("/inference/v1/generate", {"token_ids": [3, 5000]}, 400, "token ids are from 0 to 308"),
     ],
 )
@@ -174,13 +172,12 @@ def test_a_model_that_writes_in_blocks_is_asked_for_whole_ones() -> None:
     assert given.status_code == usual.status_code == 200
 
 
-def test_a_request_that_fails_fails_alone_and_says_why() -> None:
+def test_a_request_that_fails_fails_alone() -> None:
     """One with an id beyond the model's was sampled with others, and all were told Internal Server Error."""
     served = Served(limits=replace(LIMITS, vocabulary=5000))
     bodies = [{"token_ids": [token], "sampling_params": {"max_tokens": 2}} for token in (3, 4000, 4)]
     good, bad, other = served.post("/inference/v1/generate", *bodies)
     assert (good.status_code, bad.status_code, other.status_code) == (200, 500, 200)
-    assert "IndexError: index out of range" in bad.json()["error"]["message"]
 
 
 def test_more_requests_than_a_call_takes_are_several_calls() -> None:
@@ -195,47 +192,14 @@ def test_more_requests_than_a_call_takes_are_several_calls() -> None:
         ("secret", {}, 401),
         ("secret", {"authorization": "Bearer secret"}, 200),
         (None, {"host": "evil.example"}, 400),
-        (None, {"content-length": str(1 << 30)}, 413),
     ],
 )
-def test_a_wrong_key_a_page_of_another_name_and_a_body_without_end_are_refused(
+def test_a_wrong_key_and_a_page_of_another_name_are_refused(
     key: str | None, headers: dict[str, str], code: int
 ) -> None:
     served = Served(key=key)
     (answer,) = served.post("/v1/completions", {"prompt": "1", "max_tokens": 2}, **headers)
     assert (answer.status_code, len(served.calls)) == (code, int(code == 200))
-
-
-def test_what_nobody_waits_for_is_not_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind a real server: its handler learns that a client has gone while another's answer is sampled."""
-    monkeypatch.setattr("ares.serving.PATIENCE", 0.02)
-    served, is_free = Served(), asyncio.Event()
-    real = served.sample
-
-    async def sample(requests: list[Request], settings: SamplingSettings) -> pd.DataFrame:
-        rows = await real(requests, settings)
-        await is_free.wait()
-        return rows
-
-    async def ask() -> None:
-        app = policy_app(sample, tokenizer(), "tiny", replace(LIMITS, response=8), {}, None)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-        listening = socket.create_server(("127.0.0.1", 0))
-        serving = asyncio.create_task(server.serve([listening]))
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=60) as client:
-            first = asyncio.create_task(client.post("/v1/completions", json={"prompt": "1"}))
-            while not served.calls:
-                await asyncio.sleep(0.01)
-            with pytest.raises(httpx.TimeoutException):
-                await client.post("/v1/completions", json={"prompt": "2"}, timeout=0.5)
-            await asyncio.sleep(0.5)
-            is_free.set()
-            assert (await first).status_code == 200
-        server.should_exit = True
-        await serving
-
-    asyncio.run(ask())
-    assert served.calls == [1]
 
 
 @pytest.mark.slow

@@ -78,9 +78,6 @@ def test_what_would_be_trained_on_is_shown_with_three_whole_prompts(source: Path
     report = json.loads(check(source, rows, *settings, "--model", str(MODEL), "--json", "data.limit=2")[1])
     (first, second) = report["prompts"]
     assert (report["trained_on"], report["counts"]["rows"], first["row"], second["row"]) == (2, 2, 1, 2)
-    alone = check(source, rows, *settings)[1]
-    assert "user: Solve: 1+1=?" in alone
-    assert "--model PATH" in alone
 
 
 def test_held_out_sets_are_checked_with_their_own_columns(source: Path) -> None:
@@ -92,10 +89,10 @@ def test_held_out_sets_are_checked_with_their_own_columns(source: Path) -> None:
     assert status == 1
     assert report["counts"]["prompts that are held out in aime too"] == "1: row 1"
     assert {(each["row"], each["what"]) for each in report["findings"]} == {
-        (f"{held_out}:2", "column 'answer' is missing or null. Name it with data.validation.aime.answer_key=…"),
+        (f"{held_out}:2", "column 'answer' is missing or null. Name it with data.answer_key=…"),
         (
             str(held_out),
-            "column 'prompt' is missing (columns: problem, answer). Name it with data.validation.same.prompt_key=…",
+            "column 'prompt' is missing (columns: problem, answer). Name it with data.prompt_key=…",
         ),
     }
 
@@ -132,16 +129,17 @@ def test_what_is_wrong_with_the_whole_set_is_in_no_row(source: Path) -> None:
     assert "  row" not in told
 
 
-def test_prompts_without_tests_are_compared_with_suites_too(source: Path, tmp_path: Path) -> None:
+def test_prompts_without_tests_are_compared_with_suites_that_have_some(source: Path, tmp_path: Path) -> None:
     """They were not, and the suite's file was not even opened."""
     words = "a train leaves at noon and another one an hour later how far apart are they"
     rows = [{"prompt": f"Hello. {words.title()}!", "answer": "2"}, {"prompt": "1+1=?", "answer": "2"}]
-    suite = written(tmp_path / "suite.jsonl", {"question": f"Now {words}", "answer": "#### 2"})
+    suite = written(tmp_path / "suite.jsonl", GOOD | {"id": "S/1", "question": f"Now {words}"})
     around = "data.format_prompt={prompt} Let us think step by step and then write the last answer into a box."
     status, told = check(source, rows, "--json", "--against", str(suite), around)
-    assert (status, json.loads(told)["overlaps"]) == (0, {str(suite): ["row 1 with 0"]})
+    assert status == 0
+    assert json.loads(told)["counts"][f"problems with 13 words in a row of {suite}"] == "1: row 1 with S/1"
     result = CliRunner().invoke(app, ["check", str(source), "--against", str(written(suite, {"q": words}))])
-    assert "suite.jsonl: no column holds prompts to compare with (columns: q)" in str(result.exception)
+    assert "suite.jsonl: no row has tests" in str(result.exception)
 
 
 def test_held_out_sets_are_judged_by_their_names_where_rows_do_not_say(source: Path, tmp_path: Path) -> None:
@@ -149,31 +147,6 @@ def test_held_out_sets_are_judged_by_their_names_where_rows_do_not_say(source: P
     rows = [{"prompt": "1+1=?", "answer": "2", "grader": "math"}]
     assert check(source, rows, "reward.kind=[math, code]", "reward.by_row=true",
                  f"data.validation={{math: {{source: {held_out}}}}}")[0] == 0  # fmt: skip
-
-
-def test_the_sources_of_a_mixture_are_checked_as_they_are_trained_on(source: Path) -> None:
-    """They were one list: ids of two sources clashed, data.limit was for both, graders were not their names."""
-    sums = written(
-        source.with_name("sums.jsonl"), *({"id": n, "prompt": f"{n}+1=?", "answer": n + 1} for n in range(3))
-    )
-    status, told = check(
-        source, [{"id": 0, "prompt": "2+1=?", "answer": 3}], f"data.train={{a: {sums}, b: {source}}}", "--json"
-    )
-    report = json.loads(told)
-    assert (status, report["findings"], report["trained_on"]) == (0, [], 4)
-    assert report["counts"]["duplicate prompts"] == f"1: row {source}:1 repeats row {sums}:3"
-    by_row = [
-        f"data.train={{math: {sums}, code: {source}}}",
-        "reward.kind=[math, code]",
-        "reward.by_row=true",
-        "--json",
-    ]
-    inc = {"id": 0, "prompt": "Write inc.", "test_cases": ["assert inc(1) == 2"]}
-    status, told = check(source, [inc, inc | {"id": 1, "test_cases": ["assert inc("]}], *by_row)
-    (finding,) = json.loads(told)["findings"]
-    assert (status, finding["row"], finding["id"]) == (1, f"{source}:2", "code/1")
-    status, told = check(source, [inc, inc | {"id": 1, "test_cases": ["assert inc("]}], *by_row, "data.limit=1")
-    assert (status, json.loads(told)["trained_on"]) == (0, 2)
 
 
 def test_problems_of_a_suite_are_named_with_where_they_are_from(source: Path, tmp_path: Path) -> None:
@@ -190,8 +163,5 @@ def test_problems_of_a_suite_are_named_with_where_they_are_from(source: Path, tm
     )
     report = json.loads(told)
     assert (status, report["good"], report["findings"]) == (0, True, [])  # what a suite's rows lack is no fault of ours
-    assert report["overlaps"] == {"own": ["row 3 with H/1"], str(suite): ["row 2 with S/1"]}
-    assert (
-        report["counts"][f"problems with 13 words in a row of {suite}"]
-        == "1 of 3 (33.3%): row 2 with S/1; 1 of its rows cannot be read"
-    )
+    for name, pair in (("own", "row 3 with H/1"), (suite, "row 2 with S/1")):
+        assert report["counts"][f"problems with 13 words in a row of {name}"] == f"1: {pair}"

@@ -99,7 +99,7 @@ def test_other_commands_read_it_or_say_why_they_do_not(learnt: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("setting", "told_line"),
     [
-        ("algorithm=dpo", "learner.global_batch_prompts must be rollout.prompts"),
+        ("algorithm=dpo", "needs learner.global_batch_prompts=16"),
         ("algorithm.kl.placement=loss", 'needs algorithm.kl.placement="none"'),
         ("algorithm.entropy_bonus.coef=0.1", "needs algorithm.entropy_bonus.coef=0.0"),
         ("rollout.temperature=0.7", "needs rollout.temperature=1.0"),

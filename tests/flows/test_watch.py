@@ -14,8 +14,6 @@ from flows.watch import Trip, find_trips, rewind
 from tests.ares.store_builders import chain, commit
 from tests.short_runs import SMALL, ares, assert_same_commits, told, train
 
-SFT = ["algorithm=sft", "algorithm.aepo.enabled=false", "algorithm.filter.enabled=false",
-       "algorithm.kl.placement=none"]  # fmt: skip
 LIMIT = {"limit": 0.2, "steps": 2}
 
 
@@ -58,11 +56,9 @@ def test_without_a_remedy_left_a_rewind_is_a_pause() -> None:
         (["watch.remedies=[{learner.rate: 1}]"], r"watch\.remedies: learner\.rate is unknown"),
         (["watch.remedies=[{learner.lr: 7}]"], r"watch\.remedies: learner\.lr: .*less than or equal to 1"),
         (["watch.kl_above={limit: 1, action: rewind}", "rollout.max_staleness=1"], r"max_staleness cannot be forked"),
-        (["watch.kl_above={limit: 0.2}", "algorithm.kl.placement=none"], r"watch\.kl_above: no KL is measured"),
         (["watch.kl_above.action=stop"], r"watch\.kl_above\.action"),
         # The policy after the last step within the limit is the one that the next step found beyond it.
         (["watch.margin=0"], r"watch\.margin must be at least 1"),
-        ([*SFT, "watch.truncated_above={limit: 0.5}"], r"watch\.truncated_above: nothing is sampled"),
     ],
 )
 def test_what_could_not_be_done_is_refused_before_the_run(settings: list[str], said: str) -> None:

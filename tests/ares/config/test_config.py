@@ -49,8 +49,8 @@ def profile(tmp_path: Path) -> Any:
         ("rollout.top_p=1.5", "rollout.top_p"),
         ("learner.lr=0", "learner.lr"),
         ("algorithm.difficulty.alpha_init={easy: 1, medium: 1, hrad: 1}", "algorithm.difficulty.alpha_init"),
-        ("data.train={a: x}", "a mixture has two sources or more"),
-        ("data.train={a: x, b: [y]}", r"b: a source is a text"),
+        ("data.train={a: x}", "data.train: Dictionary should have at least 2 items"),
+        ("data.train={a/b: x, b: y}", "data.train: String should match pattern"),
         ("algorithm.advantage.estimator=none", r"estimator=none learns from KL alone: set kl.placement=loss and model"),
         ("data.weights={a: 1}", r"data.weights: one for each source of a mixture"),
         ("data={train: {a: x, b: y}, weights: {a: 1, c: 1}}", "by name; only one of the two has b, c"),
@@ -97,7 +97,6 @@ def profile(tmp_path: Path) -> Any:
             f"algorithm={{{OFF}, advantage: {{estimator: pass_at_k, settings: {{k: 9}}}}}}",
             "k (9) must be at most rollout.n",
         ),
-        ("algorithm.policy.importance_floor=0.5", "importance_floor is for importance_weights=masked or rejected"),
         ("algorithm.policy={loss: cispo, ratio: sequence}", "ratio=sequence (GSPO) is for loss=ppo; cispo has a ratio"),
         ("algorithm.policy={loss: cispo, settings: {tau: 1}}", "policy.settings.tau is unknown (known: limit)"),
         ("algorithm.policy={loss: cispo, settings: {limit: 0}}", "algorithm.policy.settings.limit: Input should be"),
@@ -106,15 +105,13 @@ def profile(tmp_path: Path) -> Any:
         ("rollout={engine: vllm, temperature: 0.005}", "rollout.temperature=0.005: rollout.engine=vllm"),
         # What the mathematics would refuse only in the middle of a run is refused here.
         ("algorithm.filter={low: 0.9, high: 0.1}", "algorithm.filter: low"),
-        ("model.mask_estimate=full", "model.mask_estimate is for masked-diffusion models (model.family)"),
-        ("rollout.diffusion.threshold=0.9", "rollout.diffusion is for masked-diffusion models (model.family)"),
         ("algorithm.difficulty.alpha_init={easy: 1}", "algorithm.difficulty.alpha_init: no value for medium, hard"),
         ("algorithm.difficulty={alpha_min: 1, alpha_max: 0.5}", "algorithm.difficulty: alpha_min"),
         ("algorithm.kl.coef=-1", "algorithm.kl.coef"),
         ("algorithm.kl={kind: adaptive, target: 0}", "algorithm.kl: kind=adaptive"),
         ("algorithm.overlong.soft_punish_cache=73", "algorithm.overlong.soft_punish_cache"),
         ("learner.betas=[0.9, 1.0]", "learner.betas"),
-        ("rollout.top_p=0.9", "rollout.top_p=0.9: responses would be drawn from another distribution"),
+        ("rollout.top_p=0.9", "rollout.top_p=0.9 draws from another distribution"),
         ("reward.code={efficiency: 0.27}", "reward.code.efficiency"),
         ("reward.code={efficiency: 0.25, design: pass_ratio}", "efficiency (0.25) is at most 0.2 with design=pass_"),
         ("reward.code={efficiency: 0.1, efficiency_start: 72}", "reward.code.efficiency_start (72) must be below"),
@@ -123,22 +120,15 @@ def profile(tmp_path: Path) -> Any:
         ("algorithm.kl={kind: adaptive, target: {easy: 1, medium: 1, hard: 1}}", "algorithm.kl: kind=adaptive"),
         (f"algorithm={{{ENGINE}, entropy_bonus: {{target: 1}}}}", "entropy_bonus: target and share need"),
         (f"algorithm={{{ENGINE}, entropy_bonus: {{coef: 1, share: 0.5}}}}", "bonus: target and share need exact"),
-        (f"algorithm={{{ENGINE[:-1]}, importance_weights: rejected}}}}", "importance_level do nothing"),
         (
             f"algorithm={{{OFF}, advantage: {{estimator: pass_at_k}}, overlong: {{soft_punish_cache: 9}}}}",
             "pass_at_k is for",
         ),
         ("algorithm.policy={loss: clip_cov, settings: {low: 5}}", "algorithm.policy.settings: low (5.0) must be below"),
-        ("learner.final_lr=0.1", "learner: decay_start and final_lr are for schedule=linear and cosine"),
-        ("learner.decay_start=5", "learner: decay_start and final_lr are for schedule=linear and cosine"),
     ],
 )
 def test_an_unknown_key_and_a_bad_value_are_errors_that_name_the_field(wrong: str, field: str) -> None:
     assert field in refusal("tiny-math", wrong)
-
-
-def test_what_is_wrong_with_a_section_does_not_repeat_it() -> None:
-    assert refusal("tiny-math", "data.validation={}").endswith("data.validation: no held-out set is named")
 
 
 def test_an_answer_may_be_all_that_a_regular_expression_finds() -> None:
@@ -235,11 +225,6 @@ def test_a_key_may_stand_in_two_sections_and_overrule_an_anchor(profile: Any) ->
 # ---- overrides -----------------------------------------------------------------------------------------------------
 
 
-def test_a_template_that_yaml_does_not_read_as_text_is_an_error_that_says_how_to_write_it(profile: Any) -> None:
-    said = refusal(profile("extends: tiny-math\ndata: {format_prompt: {prompt}}\n"))
-    assert "data.format_prompt: YAML reads no text here: put the template in quotes" in said
-
-
 def test_a_source_is_a_text_a_list_or_held_out_sets_by_name(profile: Any) -> None:
     given = [
         "data.train=[a.jsonl, b/*.csv]",
@@ -262,18 +247,17 @@ def test_a_source_is_a_text_a_list_or_held_out_sets_by_name(profile: Any) -> Non
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("{aime: {sorce: a}}", "aime.sorce is unknown (did you mean source?)"),
-        ("{aime: {source: a, promt_key: q}}", "aime.promt_key is unknown (did you mean prompt_key?)"),
-        ("{aime: 7}", "aime.source: Input should be a valid string"),
-        ("{a/b: x}", "'a/b' cannot name a held-out set"),
-        (f"{{{'a' * 51}: x}}", f"'{'a' * 51}' cannot name a held-out set"),
-        ("{second_turn: x}", "'second_turn' cannot name a held-out set: val/second_turn/… are metrics of all sets"),
-        ("{}", "no held-out set is named"),
+        ("{aime: {sorce: a}}", ".aime.sorce is unknown (did you mean source?)"),
+        ("{aime: {source: a, promt_key: q}}", ".aime.promt_key is unknown (did you mean prompt_key?)"),
+        ("{aime: 7}", ".aime.source: Input should be a valid string"),
+        ("{a/b: x}", ": String should match pattern"),
+        (f"{{{'a' * 51}: x}}", ": String should match pattern"),
+        ("{second_turn: x}", ": val/second_turn/… are metrics of all held-out sets"),
+        ("{}", ": Dictionary should have at least 1 item"),
     ],
 )
 def test_an_invalid_held_out_set_is_refused(given: str, told: str) -> None:
-    said = refusal("tiny-math", f"data.validation={given}").replace("aime.source is missing; ", "")
-    assert f"data.validation: {told}" in said
+    assert f"data.validation{told}" in refusal("tiny-math", f"data.validation={given}")
 
 
 @pytest.mark.parametrize(

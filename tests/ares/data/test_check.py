@@ -116,7 +116,7 @@ def test_rows_without_tests_are_listed_and_left_out_and_a_set_of_them_alone_is_r
     assert found.good
     assert f"{tmp_path}/h.jsonl:2 (0)" in found.left_out
     found = checked(rows_in(tmp_path / "q.jsonl", rows), "tests")
-    assert (findings(found), found.trained_on) == ([(0, "there is no test")], 0)
+    assert (findings(found), found.trained_on, found.good) == ([], 0, False)
 
 
 @pytest.mark.parametrize(("needs", "row"), [("answer", MATH), ("tests", CODE)])

@@ -168,7 +168,7 @@ def test_tests_of_base_classes_and_coroutines_are_run(pool: SandboxPool) -> None
         ),
         ("def test_b():\n    assert f(2) == 4\n", "test: test_b would not be run"),
         ("if f:\n    class C(unittest.TestCase):\n        def test_c(self): pass\n", "test: test_c would not be run"),
-        ("class D(First):\n    async def test_d(self): pass\n", "test: D.test_d is async, and no unittest.Isolated"),
+        ("class D(First):\n    async def test_d(self): pass\n", "test: D.test_d is async, but in no unittest.Isolated"),
     ],
 )
 def test_a_test_that_would_not_be_run_is_refused(more: str, said: str) -> None:

@@ -131,10 +131,8 @@ def test_numbers_of_any_length_are_read(pool: SandboxPool) -> None:
     [
         ({"seconds": 2, "nanos": 500000000}, 2.5), ({"seconds": 1, "nanos": None}, 1.0), ("2.0 seconds", 2.0), (3, 3.0),
         (0.5, 0.5), ("4", 4.0), ('{"seconds": 1}', 1.0), (None, None), ({"seconds": 0, "nanos": 0}, None),
-        ({"seconds": "2"}, 2.0), ("standard", None), (0, None), (True, None), ("2 s (Java 4)", 2.0),
-        ("500 ms", 0.5), ("1500ms", 1.5), ("2 Milliseconds", 0.002), (5e-05, 5e-05), (-1, None),
-        ("1 minute", 60.0), ("1.5 Mins.", 90.0), ("1 sec", 1.0), ("300 msec", 0.3),
-        ("1 second, 256 megabytes", 1.0), ("5 sec; 64 MB", 5.0), ("2 second(s)", 2.0), ("500 ms/test", 0.5),
+        ({"seconds": "2"}, 2.0), ("standard", None), (0, None), (True, None), (5e-05, 5e-05), (-1, None),
+        ("500 ms", None), ("1 minute", None), ("1-2 s", None), ("1 second, 256 megabytes", 1.0),
     ],
 )  # fmt: skip
 def test_a_rows_limit_of_time_is_seconds_and_bounded_by_the_settings(told: Any, seconds: float | None) -> None:
@@ -240,7 +238,7 @@ NO_PICKLE = "neither JSON nor base64 of a zlib-compressed pickle"
         (ACECODE | {"test_cases": ["inc(1) == 2"]}, "neither asserts nor raises"),
         (ACECODE | {"test_cases": ["def test_inc():\n    assert inc(1) == 2\n"]}, "a test only defines functions"),
         (ACECODE | {"test_cases": ["import math\n\nclass TestInc:\n    def test(self):\n        assert inc(1) == 2"]},
-         "(tests in pytest's style are not read): 'import math"),
+         "so that every program would pass it: 'import math"),
         (verl({}) | {"reward_model": {"style": "rule"}}, "reward_model has no ground_truth"),
         (verl([{"type": "function_call", "input": [1], "output": 1}]), "names no function: fn_name is None"),
         (verl([{"input": "1"}]), "a test is a text, or has an input and an output, this is {'input': '1'}"),
@@ -262,8 +260,6 @@ NO_PICKLE = "neither JSON nor base64 of a zlib-compressed pickle"
         (HUMANEVAL | {"canonical_solution": ["x"]}, "canonical_solution is text, this is ['x']"),
         (LEETCODE | {"problem_description": -1}, "problem_description is text, this is -1"),
         *((SANITIZED | {name: 5}, f"{name} is a list of texts, this is 5") for name in ("test_list", "test_imports")),
-        *((PLAIN | {"time_limit": wrong}, f"or has a unit, as 500 ms or 1 minute, this is {wrong!r}")
-          for wrong in ("2 hours", "2m", "2,000 ms", "1 min 30 s", "1-2 minutes")),
         *((PLAIN | {"time_limit": wrong}, "time_limit's seconds and nanos are numbers, this is {")
           for wrong in ({"seconds": "two"}, {"seconds": 1, "nanos": [1]})),
         *((MBPP_PLUS | {"packages": wrong}, "packages is a list of modules")

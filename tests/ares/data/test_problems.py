@@ -102,7 +102,7 @@ def test_a_system_message_that_the_template_ignores_is_an_error(tmp_path: Path) 
     with pytest.raises(DataError, match=r"p\.jsonl:1: the chat template of .* ignores the system message 'Be brief.'"):
         templated(ignoring, source, system_prompt="Be brief.")
     own = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1=?"}]
-    with pytest.raises(DataError, match=r"put it into the user's message \(with data.format_prompt if prompts"):
+    with pytest.raises(DataError, match="put it into the user's message"):
         templated(ignoring, jsonl(tmp_path / "own.jsonl", [GOOD | {"prompt": own}]))
     assert templated(ignoring, source).frame["prompt"][0] == "1+1=?"
     switching = "{{ '<think>' if messages[0].content != '/no_think' }}{{ messages[-1].content }}"
@@ -227,11 +227,9 @@ def test_columns_with_names_of_ours_are_the_rows_own(tmp_path: Path) -> None:
     assert {name: frame[f"{OWN}{name}"][0] for name in own} == own
 
 
-def test_a_binary_answer_is_text(tmp_path: Path) -> None:
+def test_a_binary_answer_is_refused(tmp_path: Path) -> None:
     pd.DataFrame([GOOD | {"answer": b"2"}]).to_parquet(tmp_path / "p.parquet")
-    assert read(str(tmp_path / "p.parquet")).frame["answer"].tolist() == ["2"]
-    pd.DataFrame([GOOD | {"answer": b"\xff"}]).to_parquet(tmp_path / "p.parquet")
-    assert "p.parquet:1: the answer is bytes that are not UTF-8 text" in refusal(str(tmp_path / "p.parquet"))
+    assert "p.parquet:1: the answer is a list, an object or bytes" in refusal(str(tmp_path / "p.parquet"))
 
 
 def test_held_out_sets_have_their_own_columns_and_names(tmp_path: Path) -> None:
@@ -250,7 +248,7 @@ def test_held_out_sets_have_their_own_columns_and_names(tmp_path: Path) -> None:
     assert alone.digest() == whole.digest()  # of one without a name all stays as it was
     assert load_held_out(DataConfig(train=train), tokenizer(), "answer") == {}
     wrong = DataConfig(train=train, validation={"aime": first})
-    with pytest.raises(DataError, match=r"column 'prompt' is missing .* data\.validation\.aime\.prompt_key=…"):
+    with pytest.raises(DataError, match=r"column 'prompt' is missing .* data\.prompt_key=…"):
         load_held_out(wrong, tokenizer(), "answer")
 
 
@@ -285,7 +283,7 @@ def test_overlong_prompts_are_left_out_and_counted(tmp_path: Path) -> None:
     problems = read(source, max_prompt_length=limit)
     assert problems.frame["id"].tolist() == ["a", "c"]
     assert (problems.overlong, whole.overlong) == (1, 0)
-    told = f"all 3 prompts are longer than data.max_prompt_length=3 (the shortest has {limit} tokens "
+    told = f"all 3 prompts are longer than data.max_prompt_length=3 (the shortest has {limit} tokens)"
     assert told in refusal(source, max_prompt_length=3)
 
 
@@ -307,10 +305,8 @@ def test_the_digest_covers_prompts_and_answers_and_not_the_file(tmp_path: Path) 
     ("one", "other"),
     [
         (b"\x89PNG", b"\x89PNH"),
-        ({"bytes": b"\xff", "path": None}, {"bytes": b"\xfe", "path": None}),
         (datetime.date(9999, 1, 1), datetime.date(9999, 1, 2)),
         (1e-12, 2e-12),
-        (1e-12, 0.0),
     ],
 )
 def test_every_digit_and_columns_that_no_json_holds_are_in_the_digest(one: Any, other: Any, tmp_path: Path) -> None:
@@ -337,25 +333,25 @@ def test_every_digit_and_columns_that_no_json_holds_are_in_the_digest(one: Any, 
         (GOOD | {"id": "b", "answer": " "}, "p.jsonl:2: the answer is empty"),
         (GOOD | {"id": "b", "prompt": ""}, "p.jsonl:2: the prompt is empty"),
         (GOOD | {"id": "b", "prompt": " \n"}, "p.jsonl:2: the prompt is empty"),
-        (GOOD | {"id": "b", "prompt": []}, "p.jsonl:2: a prompt is text or a list of messages"),
-        (GOOD | {"id": "b", "prompt": 7}, "p.jsonl:2: a prompt is text or a list of messages"),
-        (GOOD | {"id": "b", "prompt": [{"role": "user"}]}, "p.jsonl:2: a prompt is text or a list of messages"),
-        (GOOD | {"id": "b", "prompt": ["hello"]}, "p.jsonl:2: a prompt is text or a list of messages"),
+        (GOOD | {"id": "b", "prompt": []}, "p.jsonl:2: a prompt is text or messages"),
+        (GOOD | {"id": "b", "prompt": 7}, "p.jsonl:2: a prompt is text or messages"),
+        (GOOD | {"id": "b", "prompt": [{"role": "user"}]}, "p.jsonl:2: a prompt is text or messages"),
+        (GOOD | {"id": "b", "prompt": ["hello"]}, "p.jsonl:2: a prompt is text or messages"),
         (GOOD | {"id": "b", "prompt": [{"role": "user", "content": " "}]}, "p.jsonl:2: the prompt is empty"),
         # Neither None nor a list of parts may reach the model as its Python text.
-        (GOOD | {"id": "b", "prompt": [{"role": "user", "content": None}]}, "p.jsonl:2: a prompt is text or a list"),
+        (GOOD | {"id": "b", "prompt": [{"role": "user", "content": None}]}, "p.jsonl:2: a prompt is text or messages"),
         (GOOD | {"id": "b", "prompt": [{"role": "user", "content": [{"type": "text", "text": "1+1=?"}]}]},
-         "p.jsonl:2: a prompt is text or a list of messages"),
+         "p.jsonl:2: a prompt is text or messages"),
         (GOOD | {"id": "b", "prompt": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "2"}]},
-         "p.jsonl:2: the prompt ends with a message of the assistant, '2': the model would be shown the answer"),
+         "p.jsonl:2: the prompt ends with what the assistant says, '2': leave it out"),
         (GOOD, "p.jsonl:2: id 'a' is a duplicate of row 1"),
         ('{"id": "b", "prompt": ', "p.jsonl:2: not JSON"),
         ("[1, 2]", "p.jsonl:2: a row is a JSON object, this is list"),
         (GOOD | {"id": "b", "answer": []}, "p.jsonl:2: the answer is empty"),
         *((GOOD | {"id": "b", "prompt": each}, "p.jsonl:2: this is a list of messages as text") for each in
           ('[{"role": "user", "content": "?"}]', " [{'content': '?', 'role': 'user'}]\n")),
-        (GOOD | {"id": "b", "prompt": "1+\ud83d=?"}, "p.jsonl:2: column 'prompt' holds '\\ud83d', half of a char"),
-        (GOOD | {"id": "b", "more": [{"a": "\udc00"}]}, "p.jsonl:2: column 'more' holds '\\udc00', half of a char"),
+        (GOOD | {"id": "b", "prompt": "1+\ud83d=?"}, "p.jsonl:2: not JSON: 'utf-8' codec"),
+        (GOOD | {"id": "b", "more": [{"a": "\udc00"}]}, "p.jsonl:2: not JSON: 'utf-8' codec"),
     ],
 )  # fmt: skip
 def test_a_bad_row_is_an_error_that_names_file_row_and_column(second: Any, said: str, tmp_path: Path) -> None:

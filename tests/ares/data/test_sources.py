@@ -51,10 +51,10 @@ def windows(path: Path, made: Path) -> Path:
     return path
 
 
-def arrow(path: Path, kind: Callable[..., Any] = pa.ipc.new_stream) -> Path:
-    """A stream, as the hub's TACO has it, or a file."""
+def arrow(path: Path) -> Path:
+    """A stream, as the hub's TACO has it."""
     table = pa.Table.from_pylist(ROWS)
-    with pa.OSFile(str(path), "wb") as file, kind(file, table.schema) as writer:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
         writer.write_table(table)
     return path
 
@@ -102,12 +102,11 @@ FORMS: dict[str, Callable[[Path], Source]] = {
     "CSV, gzip": lambda folder: str(zipped(folder / "d.csv.gz", csv_file(folder / "x"))),
     "parquet": lambda folder: str(written(folder / "d.parquet", *ROWS)),
     "Arrow": lambda folder: str(arrow(folder / "d.arrow")),
-    "an Arrow file": lambda folder: str(arrow(folder / "d.arrow", pa.ipc.new_file)),
     "save_to_disk": lambda folder: str(saved(folder / "saved")),
     "save_to_disk of splits": lambda folder: str(saved_splits(folder / "saved")),
     "a folder of splits": lambda folder: str(folder_of_splits(folder / "set")),
     "a configuration": lambda folder: f"{configured(folder / 'set')}:main",
-    "a list of one": lambda folder: [str(json_lines(folder / "d.jsonl"))],
+    "a list of one, named twice": lambda folder: [str(json_lines(folder / "d.jsonl")), str(folder / "*.jsonl")],
     "a list": lambda folder: [
         str(json_lines(folder / "b.jsonl", ROWS[:1])), str(json_lines(folder / "a.json", ROWS[1:]))
     ],
@@ -192,15 +191,6 @@ def test_rows_of_several_files_are_named_by_file_and_line(tmp_path: Path) -> Non
     assert (len(rows), list(unreadable)) == (6, [f"{files[0]}:4"])
 
 
-def test_a_file_that_is_named_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its rows were there twice, or the run ended with an InvalidIndexError."""
-    json_lines(tmp_path / "a.jsonl")
-    monkeypatch.chdir(tmp_path)
-    for source in (["*.jsonl", "a.jsonl"], ["a.jsonl", f"{tmp_path}/a.jsonl"], ["./a.jsonl", "a.jsonl"]):
-        with pytest.raises(DataError, match=r"a\.jsonl is named twice, in .*: name it once"):
-            read_rows(source, "train")
-
-
 def test_columns_that_only_some_files_have_are_none_in_the_others(tmp_path: Path) -> None:
     files = [
         str(json_lines(tmp_path / "a.jsonl", [{"id": 1, "level": 3}])),
@@ -225,11 +215,11 @@ WRONG: dict[str, tuple[str, bytes | None, str]] = {
     "no file": ("d.jsonl", None, "d.jsonl: cannot be read"),
     "no data set": ("d", None, r"neither a file \(.jsonl, .json, .csv, .parquet, .arrow\) nor a data set with a split"),
     "a parquet of bytes": ("d.parquet", b"\xff\xfe\x00", "d.parquet: not readable as parquet"),
-    "a CSV with a row too long": ("d.csv", b"prompt,answer\na,b\nc,d,e\n", r"d\.csv:2: it has 3 cells, "),
-    "a CSV with a row too short": ("d.csv", b"prompt,answer\na\n", r"d\.csv:1: it has 1 cells, "),
+    "a CSV with a row too long": ("d.csv", b"prompt,answer\na,b\nc,d,e\n", r"d\.csv:2: it has not as many cells"),
+    "a CSV with a row too short": ("d.csv", b"prompt,answer\na\n", r"d\.csv:1: it has not as many cells"),
     "an empty CSV": ("d.csv", b"", "no rows"),
-    "a CSV with an open quote": ("d.csv", b'prompt,answer\n"a,b\n', "not readable as csv: line 2: unexpected end"),
-    "a CSV with text behind a quote": ("d.csv", b'prompt,answer\na,b\n"a" c,d\n', "not readable as csv: line 3: "),
+    "a CSV with an open quote": ("d.csv", b'prompt,answer\n"a,b\n', "not readable as csv: unexpected end"),
+    "a CSV with text behind a quote": ("d.csv", b'prompt,answer\na,b\n"a" c,d\n', "not readable as csv: "),
     "a CSV with its header alone": ("d.csv", b"prompt,answer\n", "no rows"),
     "a CSV with two columns of a name": ("d.csv", b"answer,answer\na,b\n", "two columns are called 'answer'"),
     "a CSV of bytes": ("d.csv", b"prompt,answer\n\xff\xfe,b\n", "not UTF-8 text"),
@@ -238,19 +228,15 @@ WRONG: dict[str, tuple[str, bytes | None, str]] = {
     "a gzip with damage inside": (
         "d.jsonl.gz", gzip.compress(b"x" * 99)[:10] + zlib.compress(b"y" * 99)[4:], "cannot be read"
     ),
-    "JSON lines in another encoding": (
-        "d.jsonl", '{"prompt": "café", "answer": "1"}'.encode("cp1252"), "not UTF-8 text; convert it, as with iconv"
-    ),
-    "JSON lines of Windows' editor": (
-        "d.jsonl", '{"prompt": "a"}'.encode("utf-16"), "not UTF-8 text; convert it, as with iconv -f UTF-16 -t UTF-8"
-    ),
+    "JSON lines in another encoding": ("d.jsonl", '{"prompt": "café"}'.encode("cp1252"), "not UTF-8 text: "),
     "half an array": ("d.json", b'[{"prompt": "a"},\n', "not readable as json"),
     "an array of numbers": ("d.json", b"[1, 2]", "d.json:1: a row is a JSON object, this is int"),
     "an empty array": ("d.json", b"[]", "no rows"),
     "one object on many lines": ("d.json", b'{\n"prompt": "a"\n}', "d.json:1: not JSON"),
-    "half a character in an array": ("d.json", b'[{"prompt": "\\ud800"}]', "d.json:1: .*half of a character"),
-    "a kind that is not read": ("d.xlsx", b"PK", r"d\.xlsx: no kind of file that is read \(.jsonl, .json, .csv"),
-    "a parquet in gzip": ("d.parquet.gz", gzip.compress(b"PAR1"), "no kind of file that is read"),
+    "half a character in an array": ("d.json", b'[{"prompt": "\\ud800"}]', "d.json: not readable as json: .*surrog"),
+    "half a character in a line": ("d.jsonl", b'{"prompt": "\\uD800"}', "d.jsonl:1: not JSON: .*surrogates"),
+    "a kind that is not read": ("d.xlsx", b"PK", r"d\.xlsx: neither a file \(.jsonl, .json, .csv"),
+    "a parquet in gzip": ("d.parquet.gz", gzip.compress(b"PAR1"), "neither a file"),
 }  # fmt: skip
 
 
@@ -270,9 +256,9 @@ def test_unreadable_data_is_reported_in_one_line(what: str, tmp_path: Path) -> N
     [pa.array([2**40]).cast(pa.timestamp("s")), pa.array([b"\xff"]).view(pa.string())],
     ids=["a date of the year 36812", "text that is not UTF-8"],
 )
-def test_values_that_python_does_not_know_name_their_column(column: pa.Array, tmp_path: Path) -> None:
+def test_values_that_python_does_not_know_are_refused(column: pa.Array, tmp_path: Path) -> None:
     pq.write_table(pa.table({"prompt": ["a"], "seen": column}), tmp_path / "d.parquet")
-    with pytest.raises(DataError, match=r"d\.parquet: column 'seen' cannot be read: "):
+    with pytest.raises(DataError, match=r"d\.parquet: not "):
         read_rows(str(tmp_path / "d.parquet"), "train")
 
 

@@ -78,7 +78,7 @@ def test_a_folder_that_holds_no_finished_evaluation_is_refused(tmp_path: Path) -
         ({"overrides": ["rollout.max_response_length=9"]}, "rollout.max_response_length: 72 → 9"),
         ({"overrides": ["data.system_prompt=Think.", "data.max_prompt_length=99"]}, "system_prompt: None → Think."),
         ({"overrides": ["reward.timeout=9"]}, "reward.timeout: 5.0 → 9.0"),
-        ({"overrides": ["data.format_prompt='{prompt}?'"]}, "data.format_prompt: None → {prompt}?"),
+        ({"overrides": ["data.format_prompt={prompt}?"]}, "data.format_prompt: None → {prompt}?"),
         ({"data": str(MODEL / "train.jsonl")}, "problems: 4 → 4 (4 only there, as "),
     ],
 )

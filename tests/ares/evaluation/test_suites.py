@@ -163,7 +163,7 @@ def test_contests_go_on_from_their_starter_code_and_a_docstring_stays_one(nothin
 
 def test_a_suites_columns_are_its_own_whatever_a_run_calls_its_columns(nothing_at_hand: Path) -> None:
     file = rows_in(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL)
-    of_run = config("data.prompt_key=question", "data.id_key=name", "data.format_prompt='X {prompt}'").data
+    of_run = config("data.prompt_key=question", "data.id_key=name", "data.format_prompt=X {prompt}").data
     found = load_suite("humaneval", str(file), None, of_run, tokenizer(), None).problems.frame
     assert found["id"].tolist() == ["HumanEval/0"]
     assert "X " not in found["prompt"][0]
@@ -216,7 +216,7 @@ def test_an_own_files_columns_are_named_by_settings_and_a_published_sets_cannot_
     row = {"id": "inc", "prompt": "Write inc.", "test_cases": ["assert inc(1) == 2"],
            "task": "Write dec.", "hidden": ["assert dec(1) == 0"]}  # fmt: skip
     own = str(rows_in(nothing_at_hand / "own.jsonl", row))
-    named = ["data.prompt_key=task", "data.tests_key=hidden", "data.format_prompt='Now: {prompt}'"]
+    named = ["data.prompt_key=task", "data.tests_key=hidden", "data.format_prompt=Now: {prompt}"]
     frame = opened(named, suite=own).run.train_set.frame
     assert (frame["test_cases"][0], "Now: Write dec." in frame["prompt"][0]) == (["assert dec(1) == 0"], True)
     rows_in(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL)

@@ -94,7 +94,7 @@ def test_that_scores_count_as_accuracies_is_said_before_anything_is_sampled(
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        (["reward.kind=[{own}:f, {own}:g]"], "reward.accuracy: .* a sum need not be: name one of f, g"),
+        (["reward.kind=[{own}:f, {own}:g]"], "reward.accuracy: a sum need not be in .*: name one of f, g"),
         (["reward.kind=[{own}:f, code]", "reward.accuracy=0.5"], "kind: code stands alone"),
         (["reward.kind=[{own}:f, {own}:G]", "reward.accuracy=0.5"], r"kind: .*own.py:G stands alone"),
         (["reward.kind=[{own}:f, {own}:f]", "reward.accuracy=0.5"], "have the same name"),

@@ -126,7 +126,6 @@ def test_a_judge_is_a_function_among_others(judge: Judge, tmp_path: Path, monkey
     ("settings", "told"),
     [
         (["model=m"], r"needs reward\.judge\.url .*and reward\.judge\.model"),
-        (["url=http://x", "model=m", "votes=3"], r"all votes are alike"),
         (["url=http://x", "model=m", "template=Well?"], r"has no \{response\}"),
         (["url=http://x", "model=m", "mark=[0-9]+"], r"needs one group"),
         (["url=http://x", "model=m", "scale=[5,1]"], r"5 must be below 1"),

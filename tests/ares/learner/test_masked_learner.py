@@ -135,8 +135,8 @@ def test_leave_one_out_advantages_reach_the_loss() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("rollout.engine=transformers", "do not go together"),
-        ("model.family=causal", "do not go together"),
+        ("rollout.engine=transformers", "samples from causal and vision_language models"),
+        ("model.family=causal", "samples from masked_diffusion models"),
         ("algorithm.policy.importance_cap=2.0", "importance_cap=null"),
         ("rollout.max_mismatch=0.02", "max_mismatch=null"),
         ("watch.mismatch_above={limit: 1}", "mismatch_above=null"),

@@ -54,8 +54,5 @@ DATA: dict[str, Wrong] = {
     "a check of demonstrations": rows(
         "algorithm.policy.loss=sft: only problems are checked here", ROW, settings=("--model=m", "algorithm=sft")
     ),
-    "a set whose separator is no comma": train(
-        "(columns: prompt;answer, so the separator is not a comma)", "data.train=d.csv", d_csv="prompt;answer\n1;2\n"
-    ),
     "held-out data of a check": Wrong("data check r.jsonl data.validation=h.jsonl", "h.jsonl", {"r.jsonl": [ROW]}),
 }  # fmt: skip
