@@ -4,13 +4,15 @@ Covered: sources, columns, templates, pictures, held-out sets with columns of th
 contradict each other (ares/config/rules.py), reading them (ares/data).
 """
 
+import re
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, field_validator, model_validator
+from pydantic import BeforeValidator, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from algorithms.curriculum import CurriculumSettings
 from algorithms.settings import MOST, MOST_TOKENS, Strict
+from ares.config.strict import explain
 
 Source = str | list[str]
 """A file, a glob, a folder, a Hugging Face data set as name:configuration@revision, a procedural task
@@ -18,7 +20,7 @@ as reasoning_gym:NAME?size=500&SETTING=…; or several of them."""
 Schedule = Annotated[dict[Annotated[int, Field(ge=0)], Annotated[float, Field(ge=0)]], Field(min_length=1)]
 """Numbers at some steps: between two of them it changes evenly, before the first and after the last one it stays."""
 Order = Literal["shuffled", "easy_first", "medium_first"]
-Name = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,49}$")]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
 _METRICS = ("ema", "episode", "few_steps", "rewards", "second_turn")
 """What metrics of all held-out problems are called (val/ema/accuracy), so no set is."""
 
@@ -40,27 +42,43 @@ class HeldOutConfig(Strict):
     """Column that names a problem."""
 
 
-def _no_metric(name: str) -> str:
-    if name in _METRICS:
-        raise ValueError(f"val/{name}/… are metrics of all held-out sets: call it otherwise")
-    return name
+def _held_out_sets(value: Any) -> Any:
+    """A mapping of names as held-out sets, so that an error in one is told as of a section."""
+    if not isinstance(value, dict):
+        return value
+    sets: dict[str, HeldOutConfig] = {}
+    for name, given in value.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r:.60} cannot name a held-out set: letters, digits, '.', '_' and '-', at most 50")
+        if name in _METRICS:
+            raise ValueError(f"{name!r} cannot name a held-out set: val/{name}/… are metrics of all sets")
+        section = given if isinstance(given, dict | HeldOutConfig) else {"source": given}
+        try:
+            sets[name] = HeldOutConfig.model_validate(section)
+        except ValidationError as error:
+            raise ValueError(explain(error, HeldOutConfig, name)) from error
+    if not sets:
+        raise ValueError("no held-out set is named")
+    return sets
 
 
-def _as_section(value: Any) -> Any:
-    """A source alone as a section."""
-    return value if isinstance(value, dict | HeldOutConfig) else {"source": value}
-
-
-HeldOutSets = Annotated[
-    dict[Annotated[Name, AfterValidator(_no_metric)], Annotated[HeldOutConfig, BeforeValidator(_as_section)]],
-    Field(min_length=1),
-]
+def _named_sources(value: Any) -> Any:
+    """A mapping of names as sources of a mixture."""
+    if isinstance(value, dict):
+        if len(value) < 2:
+            raise ValueError("a mixture has two sources or more; one needs no name")
+        for name, source in value.items():
+            if not isinstance(name, str) or not _NAME.fullmatch(name):
+                raise ValueError(f"{name!r:.60} cannot name a source: letters, digits, '.', '_' and '-', at most 50")
+            if not isinstance(source, str):
+                raise ValueError(f"{name}: a source is a text, not {source!r:.60}")
+    return value
 
 
 class DataConfig(Strict):
     """Which problems are trained on and evaluated on, and how a row becomes a prompt."""
 
-    train: Source | Annotated[dict[Name, str], Field(min_length=2)]
+    train: Annotated[Source | dict[str, str], BeforeValidator(_named_sources)]
     """A .jsonl, .json, .csv (each also .gz) or .parquet file, a glob, a folder, a Hugging Face data set as
     name:configuration@revision, a procedural task as reasoning_gym:NAME?size=500&SETTING=…; a list of them; or a
     mixture of them by name, each with metrics of its own (train/NAME/…)."""
@@ -77,7 +95,7 @@ class DataConfig(Strict):
     curriculum: CurriculumSettings | None = None
     """Draw from one source of data.train at a time, in the order of its list: its levels, easy ones first. None: from
     all of them."""
-    validation: Source | HeldOutSets | None = None
+    validation: Annotated[Source | dict[str, HeldOutConfig] | None, BeforeValidator(_held_out_sets)] = None
     """The same for evaluation, or several sets by name, each a source or a section of its own (source, split,
     prompt_key, answer_key, tests_key, id_key). None: nothing is evaluated."""
     train_split: str = "train"

@@ -80,6 +80,8 @@ def _zero_or_one(config: Config) -> Iterator[str]:
     wrong = [f"{name}={json.dumps(value)}" for name, value in needed.items() if attrgetter(name)(config) != value]
     if config.algorithm.kl.placement == "reward":
         wrong.append("algorithm.kl.placement=loss")
+    if {"judge", "model", "reasoning_gym"} & set(config.reward.kinds):
+        wrong.append("reward.kind=math, code or a function of yours")
     if wrong:
         estimator = config.algorithm.advantage.estimator
         yield f"algorithm.advantage.estimator={estimator} is for rewards 0 and 1: set {', '.join(wrong)}"

@@ -53,16 +53,18 @@ def explain(error: ValidationError, model: type[BaseModel], section: str = "") -
 
 
 def _explain(problem: Any, model: type[BaseModel], section: str) -> str:
-    names = [name for name in problem["loc"] if "[" not in str(name)]  # without the branches of a union
-    places = list(walk(names, model))
-    known, kind = [place for place, field, _ in places if field is not None or not place][-1], places[-1][2]
+    names = problem["loc"]
+    # The place ends with the branches of a union, which no user knows.
+    *_, (known, _, kind) = (place for place in walk(names, model) if place[1] is not None or not place[0])
     is_absent = problem["type"] in ("extra_forbidden", "invalid_key", "missing")
     where = ".".join(filter(None, [section, ".".join(map(str, names)) if is_absent else known]))
     if problem["type"] == "missing":
         return f"{where} is missing"
     if is_absent:
         return f"{where} is unknown ({nearest(str(names[-1]), getattr(section_of(kind), 'model_fields', ()))})"
-    return f"{where}: {reason(problem)} (got {problem['input']!r})" if where else reason(problem)
+    is_whole = problem["type"] == "value_error" and isinstance(problem["input"], dict)  # too long to repeat
+    got = "" if is_whole else f" (got {problem['input']!r})"
+    return f"{where}: {reason(problem)}{got}" if where else reason(problem)
 
 
 def section_of(kind: Any) -> type[BaseModel] | None:

@@ -34,21 +34,24 @@ SPARSE = "reward.code.design=sparse"
 
 @pytest.mark.parametrize("estimator", ["maxrl", "pass_at_k"])
 @pytest.mark.parametrize(
-    ("given", "to_set"),
+    ("profile", "given", "to_set"),
     [
-        ([], 'reward.code.design="sparse"'),
-        ([SPARSE], ""),
-        ([SPARSE, "algorithm.kl.placement=reward"], "algorithm.kl.placement=loss"),
+        ("tiny-code", [], 'reward.code.design="sparse"'),
+        ("tiny-code", [SPARSE], ""),
+        ("tiny-code", [SPARSE, "algorithm.kl.placement=reward"], "algorithm.kl.placement=loss"),
+        ("tiny-math", ["reward={kind: model, model: {path: x}, accuracy: 0}"], "reward.kind=math, code or a function"),
     ],
 )
-def test_what_is_for_rewards_0_and_1_is_refused_with_others(estimator: str, given: list[str], to_set: str) -> None:
+def test_what_is_for_rewards_0_and_1_is_refused_with_others(
+    estimator: str, profile: str, given: list[str], to_set: str
+) -> None:
     """The default design paid no program in a group whose rewards had a mean below 0, and failing ones above it."""
     of_run = [f"algorithm.advantage.estimator={estimator}", "algorithm.aepo.enabled=false", *given]
     if to_set:
-        assert f"estimator={estimator} is for rewards 0 and 1: set {to_set}" in refusal("tiny-code", *of_run)
+        assert f"estimator={estimator} is for rewards 0 and 1: set {to_set}" in refusal(profile, *of_run)
     else:
-        assert load("tiny-code", of_run).algorithm.advantage.estimator == estimator
-    assert load("tiny-code", of_run, trains=False)
+        assert load(profile, of_run).algorithm.advantage.estimator == estimator
+    assert load(profile, of_run, trains=False)
 
 
 def test_what_only_samples_may_cut_the_distribution() -> None:
