@@ -20,7 +20,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -192,18 +192,6 @@ class RunStore:
     def name_of(self, path: Path) -> str:
         """The name at the URL of a file or folder of the run; of the run itself the empty one."""
         return "/".join(path.relative_to(self.directory).parts)
-
-    def sizes(self) -> dict[int | str, int]:
-        """Bytes of the run's files: by inode, since forks share some, or by name at a URL."""
-        if self.mirror is not None:
-            return {f"{self.address}/{name}": size for name, size in self.mirror.sizes("").items()}
-        sizes: dict[int | str, int] = {}
-        for folder, _, names in os.walk(self.directory):
-            for name in names:
-                with suppress(FileNotFoundError):  # of a run in training
-                    file = os.stat(os.path.join(folder, name))
-                    sizes[file.st_ino] = file.st_size
-        return sizes
 
     def delete(self) -> None:
         """Delete the run. Raises StoreError when it is being trained."""

@@ -6,7 +6,7 @@ OLD = {"runs/old/run.json": SOUND}
 ALONE = [
     *((command, "nowhere") for command in (
         "status nowhere", "inspect nowhere --step 1", "resume nowhere", "export nowhere --out o", "diff nowhere there",
-        "fork nowhere --at 1", "gc nowhere", "eval nowhere", "verify nowhere",
+        "fork nowhere --at 1", "eval nowhere", "verify nowhere",
     )),
     ("ablate nowhere", "There is no ablation 'nowhere'"),
     ("report nowhere", "runs holds no ablation 'nowhere'"),
@@ -50,7 +50,7 @@ COMMANDS: dict[str, Wrong] = {
     },
     **{
         f"{command}, of a damaged run": run_json("run.json", command, "{")
-        for command in ("resume old", "export old --out o", "train good.yaml --run old", "verify old", "gc old",
+        for command in ("resume old", "export old --out o", "train good.yaml --run old", "verify old",
                         "diff old old", "fork old --at 1", "eval old")
     },
     "settings of another version": run_json(
