@@ -153,19 +153,6 @@ class RunStore:
         """Whether every artifact is there with the content that was written."""
         return all(self._hash(ref) == ref.sha256 for ref in refs)
 
-    def take(self, refs: list[Ref]) -> bool:
-        """Whether every artifact is there with the content that was written; after this, at the URL as well.
-
-        Another machine that had the run in between may have written others there under the same names.
-        """
-        for ref in refs:
-            path = self.directory / ref.path
-            if tree_hash(path) == ref.sha256:
-                self._upload(ref.path, path)
-            elif self._hash(ref) != ref.sha256:
-                return False
-        return True
-
     def here(self, path: str) -> Path:
         """The path of a file or folder of the run, downloaded if needed; for what has no Ref."""
         if self.mirror is not None:
