@@ -39,6 +39,7 @@ from ares.reports import bars, console
 from ares.runs import Run, check_unchanged, drawn_identity, share_bootstrap
 from ares.store import RunStore, StoreError, read_config, run_status, runs_directory
 from ares.workers import runs_that_fit
+from flows.prefect_client import run_until_suspended
 from flows.servers import service
 
 logger = logging.getLogger(__name__)
@@ -94,8 +95,12 @@ def prepare(
 async def run_ablation(plan: Plan) -> dict[str, Any]:
     """Inside a flow run, train every child to its last step and write the report; returns the conclusion and its path.
 
-    If a child fails, the others continue, and UserError is raised at the end.
+    A Suspend ends the children at once. If a child fails, the others continue, and UserError is raised at the end.
     """
+    return await run_until_suspended(_train_and_compare(plan))
+
+
+async def _train_and_compare(plan: Plan) -> dict[str, Any]:
     terminal = console()
     with RunStore(plan.folder).lock():
         parent = ParentRun(plan.ablation, plan.children[0].config, plan.folder, plan.extra)

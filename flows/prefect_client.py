@@ -1,15 +1,21 @@
 """Prefect's server as flows ask it: without its client's patience of minutes, and whether a run was suspended."""
 
-from collections.abc import Iterator
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
+from prefect import runtime
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import State
+from prefect.exceptions import Pause
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Suspended
 
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
 ANSWER_SECONDS = 10.0
 LOOK_SECONDS = 1.0
 """Between looks at whether a run was suspended."""
@@ -37,3 +43,23 @@ def find_suspension(client: SyncPrefectClient, flow_run: UUID) -> State[Any] | N
         return None
     client.set_flow_run_state(flow_run, Suspended(message=state.message), force=True)
     return state
+
+
+async def run_until_suspended(work: Coroutine[Any, Any, T]) -> T:
+    """Await the body of this flow run. If the run is suspended, cancel the body and raise Pause."""
+    flow_run = UUID(str(runtime.flow_run.id))
+    task = asyncio.create_task(work)
+    try:
+        with impatient_client() as client:
+            while not (await asyncio.wait([task], timeout=LOOK_SECONDS))[0]:
+                state = None
+                try:
+                    state = await asyncio.to_thread(find_suspension, client, flow_run)
+                except Exception as error:  # noqa: BLE001 (whatever the server says, the work goes on)
+                    logger.debug("Prefect's server did not say whether the run was suspended: %s", error)
+                if state is not None:
+                    raise Pause(state=state)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    return task.result()

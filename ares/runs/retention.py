@@ -176,6 +176,8 @@ def _bytes(store: RunStore, path: Path) -> int:
     """Bytes of a file or folder, at the URL if there is one; of a file that runs share each has its part."""
     if store.mirror is not None:
         return sum(store.mirror.sizes(store.name_of(path)).values())
+    if path.is_symlink():
+        return 0
     size, inside = 0, (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
     for file in inside if path.is_dir() else [path]:
         with suppress(FileNotFoundError):  # of a run in training

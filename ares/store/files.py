@@ -31,8 +31,8 @@ def tree_hash(path: Path) -> str | None:
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a file, or a folder with everything in it, if it is there."""
-    if path.is_dir():
+    """Delete a file, or a folder with everything in it, if it is there; of a link only the link."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

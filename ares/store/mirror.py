@@ -31,7 +31,8 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import tokenize
 
 from ares.printable import without_credentials
-from ares.store.errors import StoreError, told
+from ares.store.commits import unsealed
+from ares.store.errors import DamagedArtifact, StoreError, told
 from ares.store.files import files_in, fsync
 from ares.store.lease import COMMIT, PROTOCOLS, Lease
 from ares.store.lock import held
@@ -209,9 +210,21 @@ class Mirror:
                     self._system.get(list(partial), [str(file) for file in partial.values()])
                 for name, file in partial.items():
                     target = self.copy / name
+                    if target.name in BROUGHT and _is_damaged(file) and target.exists():
+                        logger.warning("%s/%s is damaged there; this machine goes on with %s", self.url, name, target)
+                        continue
                     target.parent.mkdir(parents=True, exist_ok=True)
                     fsync(file)
                     os.replace(file, target)
         finally:
             for file in partial.values():
                 file.unlink(missing_ok=True)
+
+
+def _is_damaged(file: Path) -> bool:
+    """Whether a run.json or a commit is not what was written, as after a power failure."""
+    try:
+        unsealed(file.read_bytes(), file)
+    except StoreError as error:  # another one: of a newer version of ares
+        return isinstance(error, DamagedArtifact)
+    return False

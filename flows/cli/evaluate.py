@@ -11,6 +11,12 @@ from ares.errors import UserError
 from flows.cli.command import Overrides, Prepared, console, errors, next_step, run_to_its_end, show_table
 from flows.cli.completion import profile_names, run_names, suite_names
 
+OF_OPTIONS = {
+    "rollout.n": "--n", "validation.n": "--n", "rollout.temperature": "--temperature", "validation.turns": "--turns",
+    "validation.max_prompts": "--max-problems", "data.limit": "--max-problems",
+}  # fmt: skip
+"""Settings that an evaluation does not read, and the options it has instead."""
+
 
 def evaluate(
     target: Annotated[str, typer.Argument(help="Name of a run, or a model directory.", autocompletion=run_names)],
@@ -43,6 +49,9 @@ def evaluate(
     """pass@k with intervals; the same command resumes an interrupted one."""
     given = dict(locals()) | {"overrides": overrides or [], "k": k.split(",") if k is not None else None}
     del given["as_json"]
+    for override in overrides or []:
+        if option := OF_OPTIONS.get(name := override.partition("=")[0]):
+            raise UserError(f"an evaluation does not read {name}: give it {option}")
 
     def begin() -> Prepared:
         from pydantic import ValidationError

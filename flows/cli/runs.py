@@ -44,6 +44,8 @@ def diff(run_a: RunName, run_b: RunName) -> None:
     difference = first_difference(one, other)
     if difference is None:
         steps = len(one.committed_steps()) - 1
+        if steps < 0:
+            raise UserError(f"{run_a} and {run_b} have no intact commit: there is nothing to compare")
         console.print(f"{run_a} and {run_b} are bit-identical in weights, controllers and metrics up to step {steps}")
         return
     step, lines = difference

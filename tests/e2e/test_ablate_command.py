@@ -229,6 +229,6 @@ def test_a_report_is_written_before_mlflow_is_asked_for_its_children(
     monkeypatch.setattr(MlflowClient, "get_run", refuse)
     plan = ablate.Plan(definition, children, [], 1, {})
     with pytest.raises(UserError, match="away"):
-        asyncio.run(ablate.run_ablation(plan))
+        asyncio.run(ablate._train_and_compare(plan))
     assert "val/accuracy against fixed" in capsys.readouterr().out
     assert (runs / "penalty" / "report.html").exists()

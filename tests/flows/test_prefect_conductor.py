@@ -25,6 +25,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 from prefect.states import Running, Suspended
 
 from flows import prefect_conductor
+from flows.prefect_client import run_until_suspended
 from flows.prefect_conductor import PrefectConductor
 from flows.run_log import run_log
 
@@ -204,6 +205,28 @@ def test_a_run_that_pauses_itself_is_suspended_and_its_warnings_are_events(monke
         within_a_flow(body)
     assert why_suspended_for_ever(made[0]) == "first is paused"
     assert (prefect_conductor.EVENT, "step 9: KL 3") in told
+
+
+def test_a_suspended_ablation_is_ended_and_may_be_resumed_for_ever() -> None:
+    made: list[UUID] = []
+    ended: list[str] = []
+
+    @flow(name="ablation")
+    async def ablation() -> None:
+        made.append(UUID(str(runtime.flow_run.id)))
+        await run_until_suspended(endless())
+
+    async def endless() -> None:
+        set_state(made[0], Suspended(timeout_seconds=60))
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("its children")
+
+    with pytest.raises(Pause):
+        asyncio.run(ablation())
+    assert ended == ["its children"]
+    why_suspended_for_ever(made[0])
 
 
 def test_what_the_runs_end_interrupts_is_not_left_running() -> None:

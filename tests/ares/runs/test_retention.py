@@ -177,3 +177,20 @@ def test_a_run_that_cannot_be_used_holds_up_no_others(damage: bool, why: str, ru
 def test_a_policy_that_would_delete_every_run_is_refused() -> None:
     with pytest.raises(ConfigError, match="--keep-best must be 0 or more"):
         ares_gc.fn(keep_best=-1)
+
+
+def test_of_a_link_the_link_is_deleted(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A run or a checkpoint on another disk ended `ares gc` and the training in a traceback."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    store = RunStore(runs / "new")
+    store.write_json("checkpoints/000000/weights", {})
+    for path in (runs / "old", runs / "new/checkpoints/000000"):
+        path.rename(elsewhere / path.name)
+        path.symlink_to(elsewhere / path.name)
+    assert freed_by(runs, older_than=45)["old"] == 0
+    RunStore(runs / "old").delete()
+    store.prune_checkpoints(0, 1, 0)
+    assert not (runs / "old").exists()
+    assert list(store.children("checkpoints")) == []
+    assert (elsewhere / "old/weights").exists()
+    assert (elsewhere / "000000/weights").exists()

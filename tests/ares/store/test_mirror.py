@@ -198,6 +198,15 @@ def test_a_run_that_was_deleted_at_the_url_is_not_brought_back_by_a_copy(world: 
         store.read_run()
 
 
+@pytest.mark.parametrize("name", ["run.json", "steps/000001/COMMIT.json"])
+def test_what_a_power_failure_left_replaces_nothing(name: str, world: World, caplog: pytest.LogCaptureFixture) -> None:
+    finished(world.store(), 2)
+    (world.place / "run" / name).write_text("")
+    assert world.store().committed_steps() == [0, 1]
+    assert world.store().read_run() == {"config": {}}
+    assert f"{world.url}/run/{name} is damaged there" in caplog.text
+
+
 def test_a_full_disk_is_told_as_one_at_a_url_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The advice was to check the address, the credentials and the network."""
 

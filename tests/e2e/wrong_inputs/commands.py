@@ -90,6 +90,8 @@ COMMANDS: dict[str, Wrong] = {
             ("k", ("--k", "-1"), {}),
             ("temperature", ("--temperature", "nan"), {}),
             ("--max-problems 0", ("--max-problems", "0"), {}),
+            ("does not read rollout.n: give it --n", ("rollout.n=4",), {}),
+            ("does not read data.limit: give it --max-problems", ("data.limit=4",), {}),
             ("no*.jsonl: there is no such file", ("--data", "no*.jsonl"), {}),
             ("aime: neither a file", ("--data", "aime"), {}),
             ("column 'q' is missing", ("--data", "own", "data.validation={own: {source: held.jsonl, prompt_key: q}}"),
