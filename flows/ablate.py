@@ -10,7 +10,7 @@ resume from their last commit.
 import asyncio
 import json
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from ares.ablations import (
     read_rows,
     write_report,
 )
-from ares.config import Override, changes_only_rounding, differences, override, result_settings
+from ares.config import Override
 from ares.data import Problems
 from ares.errors import UserError
 from ares.reports import bars, console
@@ -77,34 +77,19 @@ def prepare(
     if RunStore(runs / definition.name).exists():
         raise StoreError(f"{runs / definition.name} is a training run: give the ablation another name with --name")
     check_fixed(definition, runs / definition.name)
-    children = [_as_begun(child) for child in children]
     digests, held_out = dict[str, dict[str, Any]](), dict[str, Problems | None]()
     for child in children[: len(definition.variants)]:  # seeds read the same data and weights
-        run, digests[child.variant] = Run.check(child.config, child.name, runs)
+        run, digests[child.variant] = Run.check(child.config, child.name, runs, may_round=True)
         held_out[child.variant] = run.validation_set
     check_same_problems(held_out)
     for child in children:
-        if _store(child).exists() and not child.config.data.grows:  # begun, and with what is there now
-            check_unchanged(_store(child), child.config, digests[child.variant], may_round=False)
+        if (store := _store(child)).exists():
+            # Files of a set that grows may have come since.
+            known = store.read_run()["digests"] if child.config.data.grows else digests[child.variant]
+            check_unchanged(store, child.config, known, may_round=True)
     drawn = {child.name: drawn_identity(child.config, digests[child.variant]) for child in children}
     at_once = parallel or runs_that_fit([child.config for child in children])
     return Plan(definition, children, list(overrides or []), at_once, drawn)
-
-
-def _as_begun(child: Child) -> Child:
-    """A child with the rounding that its run was resumed with, if it has begun. Raises StoreError for other changes."""
-    if not _store(child).exists():
-        return child
-    begun = read_config(_store(child))
-    changed = differences(begun, child.config)
-    if not all(map(changes_only_rounding, changed)):
-        raise StoreError(
-            f"Run {child.name!r} is there already, with other settings:\n  " + "\n  ".join(changed)
-            + "\nTake the old ones, or give the ablation another name with --name."
-        )  # fmt: skip
-    names = [change.partition(":")[0] for change in changed]
-    kept = [f"{name}={json.dumps(result_settings(begun)[name])}" for name in names]
-    return replace(child, overrides=(*child.overrides, *kept), config=override(child.config, kept))
 
 
 async def run_ablation(plan: Plan) -> dict[str, Any]:
@@ -199,16 +184,18 @@ def _take_bootstrap(plan: Plan, child: Child) -> None:
 async def train_child(child: Child, parent_run: str, log: Path) -> None:
     """Train one child in a process of its own, whose output goes to `log`. Raises UserError with its last line.
 
-    If this process is killed, the child ends too, and resumes from its last commit.
+    If this process is killed, the child ends too, and resumes from its last commit, with the rounding that it has.
     """
+    begin = ["resume", child.name] if _store(child).exists() else ["train", child.profile, "--run", child.name]
     tags = {"ares.ablation": child.config.tracking.experiment, "ares.variant": child.variant,
             "ares.seed": str(child.seed)}  # fmt: skip
-    settings = [f"tracking.parent_run={json.dumps(parent_run)}", f"tracking.tags={json.dumps(tags)}"]
+    settings = [f"tracking.parent_run={json.dumps(parent_run)}", f"tracking.tags={json.dumps(tags)}",
+                f"train.steps={child.config.train.steps}"]  # fmt: skip
     # All share one API: this process's own, or the user's server.
     api = PREFECT_API_URL.value()
     with log.open("ab") as output:
         process = service.start(
-            "flows.cli", "train", child.profile, *child.overrides, *settings, "--run", child.name,
+            "flows.cli", *begin, *child.overrides, *settings,
             settings={"PREFECT_API_URL": api} if api else {}, output=output,
         )  # fmt: skip
     try:

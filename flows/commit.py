@@ -6,7 +6,7 @@ Not covered: what comes before (flows/train.py, flows/learn.py).
 import logging
 
 from ares.reports import held_out_line, step_line
-from ares.runs import Run, Step
+from ares.runs import Step
 from ares.store import Ref
 from flows.draw import averaged_shards, held_out_shards, sample
 from tasks.mismatch import check_draw
@@ -23,16 +23,6 @@ async def end_step(step: Step, artifacts: dict[str, Ref], metrics: dict[str, flo
     if number % config.train.checkpoint_every == 0 or is_last:
         artifacts["checkpoint"] = (await checkpoint(step)).checkpoint
     commit(step, artifacts, metrics, evaluated)
-
-
-def tell_of_short_end(run: Run) -> None:
-    """Warn of a run that has been shortened to a step which was not its last when it ended."""
-    commit, tokens = run.commit, run.state.counters.tokens
-    if commit is None or commit.step == 0 or "checkpoint" in commit.artifacts:
-        return
-    if run.config.train.ends(commit.step, tokens):
-        logger.warning("%s ends with step %d, which was not to be its last when it was trained: it has no checkpoint, "
-                       "and an evaluation only if one was due", run.store.name, commit.step)  # fmt: skip
 
 
 async def evaluate_policy(step: Step) -> EvaluationResult | None:

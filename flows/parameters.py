@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from prefect import runtime
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_serializer
 
-from ares.config import Config, ConfigError, defaults, load, profile_names, sections
+from ares.config import Config, defaults, load, profile_names, sections
 
 RUNS_OWN = "the run's own"
 """The choice of profile that resumes an existing run."""
@@ -45,9 +45,7 @@ def _form(section: type[BaseModel]) -> type[BaseModel]:
         kind = _form_type(field.annotation)
         for bound in field.metadata if kind in (int, float) else ():
             kind = Annotated[kind, bound]
-        told = (field.description or "", _how_to_write(field.annotation), _unless_said(field.default))
-        description = " ".join(filter(None, told)) or None
-        fields[name] = (kind, Field(None, description=description, json_schema_extra=_without_default))
+        fields[name] = (kind, Field(None, description=field.description, json_schema_extra=_without_default))
     return create_model(section.__name__, __base__=Form, __doc__=section.__doc__, **fields)
 
 
@@ -62,23 +60,6 @@ def _form_type(kind: Any) -> Any:
         return Switch
     is_choice = get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, Enum))
     return kind if is_choice or kind in (int, float) else str
-
-
-def _how_to_write(kind: Any) -> str:
-    """A hint for boxes that are read as YAML: lists, settings of extensions, values per bucket."""
-    forms = ((dict, "{name: value}"), (list, "[first, second]"), (tuple, "[first, second]"))
-    examples = [example for origin, example in forms if _holds(kind, origin)]
-    return f"As YAML: {' or '.join(examples)}." if examples else ""
-
-
-def _unless_said(default: Any) -> str:
-    """What holds where neither the form nor the profile says anything."""
-    shown = default.value if isinstance(default, Enum) else default
-    return f"By default {shown}." if isinstance(shown, bool | int | float | str) and shown != "" else ""
-
-
-def _holds(kind: Any, origin: type) -> bool:
-    return get_origin(kind) is origin or any(_holds(each, origin) for each in get_args(kind))
 
 
 def _without_default(schema: dict[str, Any]) -> None:
@@ -116,11 +97,8 @@ def describe_profiles() -> str:
 
     usual, lines = values(defaults()), []
     for name in PROFILES:
-        try:
-            own = {setting: value for setting, value in values(load(name)).items() if usual.get(setting) != value}
-            texts = [f"`{setting}={json.dumps(value, ensure_ascii=False)}`" for setting, value in own.items()]
-        except ConfigError as error:  # one profile keeps no service from starting
-            texts = [f"not loadable: {' '.join(str(error).split())}"]
+        own = {setting: value for setting, value in values(load(name)).items() if usual.get(setting) != value}
+        texts = [f"`{setting}={json.dumps(value, ensure_ascii=False)}`" for setting, value in own.items()]
         lines.append(f"- **{name}**: {', '.join(texts)}")
     return "\n".join(lines)
 

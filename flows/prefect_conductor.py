@@ -7,7 +7,7 @@
        └─ task run "update"
 
 Steps and phases are plain awaits. A thread sends their records to the server with Prefect's client, those of steps
-first: a kill loses what a slow server has not taken yet, and a step that was committed may then be shown as crashed.
+first: a kill loses what a slow server has not taken yet, and a step that was committed may then be shown as running.
 One of Prefect's own subflows waits 1 to 2.5 s for the server; these wait for nothing. While the server is away the run
 continues, with a warning. Suspend ends the run at its next step or phase.
 Not covered: what a step does (flows/train.py), the run's flow (flows/deployed.py), retries (ares/runs/conductor.py).
@@ -48,8 +48,6 @@ EVENT, RESOURCE = "ares.alarm", "ares.run"
 """What a warning of a run is to Prefect."""
 END_SECONDS = 20.0
 """How long the end of a run waits for its last records to be sent."""
-HEARTBEAT_SECONDS = 30.0
-"""A step without heartbeats is marked as crashed (deploy/automations.yaml)."""
 
 
 @dataclass
@@ -73,7 +71,6 @@ class PrefectConductor(Conductor):
         self._requests: PriorityQueue[tuple[int, int, str, Request]] = PriorityQueue()
         self._numbers = count()
         self._thread = Thread(target=copy_context().run, args=(self._send_all,), name="prefect-records", daemon=True)
-        self._beat = 0.0
 
     def __enter__(self) -> "PrefectConductor":
         self._thread.start()
@@ -175,7 +172,6 @@ class PrefectConductor(Conductor):
             _STEP, name=step.title, parameters={"number": number}, parent_task_run_id=place.id, state=Running(),
             tags=[f"run:{self.run.store.name}"],
         ).id  # fmt: skip
-        self._show_alive(step)
 
     def _create_phase(self, phase: Record, parent: Record, client: SyncPrefectClient) -> None:
         if parent.id is not None:
@@ -187,9 +183,10 @@ class PrefectConductor(Conductor):
     def _end(self, record: Record, error: BaseException | None, client: SyncPrefectClient) -> None:
         set_state: Any = client.set_flow_run_state if record.rank == STEPS else client.set_task_run_state
         if record.id is not None:
-            set_state(record.id, self._state_after(error, client), force=True)
+            set_state(record.id, self._state_after(error), force=True)
 
-    def _state_after(self, error: BaseException | None, client: SyncPrefectClient) -> State[Any]:
+    @staticmethod
+    def _state_after(error: BaseException | None) -> State[Any]:
         """The state of a part: it ended well, it failed, or its run or process ended."""
         if error is None:
             return Completed()
@@ -197,24 +194,12 @@ class PrefectConductor(Conductor):
             return Failed(message=f"{type(error).__name__}: {error}")
         if isinstance(error, Pause):
             return Cancelled(message="The run was suspended. Resumed, it makes another flow run of this part.")
-        state = client.read_flow_run(self._run_id).state
-        if state is not None and (state.is_cancelling() or state.is_cancelled()):
-            return Cancelled(message="The run was cancelled.")
         return Crashed(message=f"The run was interrupted: {type(error).__name__}")
 
     def _look(self, client: SyncPrefectClient) -> None:
-        """Notice a Suspend, and show that the step is alive."""
+        """Notice a Suspend."""
         if self._suspended is None:
             self._suspended = find_suspension(client, self._run_id)
-        step = self._step
-        if step is not None and step.id is not None and time.monotonic() - self._beat > HEARTBEAT_SECONDS:
-            self._show_alive(step)
-
-    def _show_alive(self, step: Record) -> None:
-        """Without further heartbeats the step is marked as crashed."""
-        self._beat = time.monotonic()
-        resource = {"prefect.resource.id": f"prefect.flow-run.{step.id}", "prefect.resource.name": step.title}
-        emit_event("prefect.flow-run.heartbeat", resource=resource)
 
 
 class _StepLog(logging.Handler):

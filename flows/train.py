@@ -17,7 +17,7 @@ from functools import partial
 
 from ares.runs import Conductor, Run, Step
 from flows import learn
-from flows.commit import commit, end_step, evaluate_policy, tell_of_short_end
+from flows.commit import commit, end_step, evaluate_policy
 from flows.draw import Ahead, Sampling, draw, shards_of, together
 from flows.watch import Trip, watch
 from tasks.mismatch import check_draw, check_mismatch
@@ -55,7 +55,6 @@ async def train(run: Run, conductor: Conductor, committed: Callable[[], None], l
             committed()
         else:
             watch(run, is_over=True)
-            tell_of_short_end(run)
     finally:
         ahead.end()
     logger.info("%s ended after step %d of %d", run.store.name, run.state.step, config.train.steps, extra=run.about)

@@ -12,7 +12,6 @@ rewound ends; the fork is named after it, which is how a resume finds it and goe
 import json
 import logging
 from dataclasses import dataclass
-from itertools import count
 
 from ares.config import WatchConfig
 from ares.runs import Run, fork
@@ -86,21 +85,13 @@ def watch(run: Run, is_over: bool = False) -> Trip | None:
 
 
 def rewind(run: Run, trip: Trip) -> str:
-    """The name of the fork that a rewound run goes on as, made if it is not there. Raises ConfigError or StoreError.
-
-    Forks of an earlier run of this name are passed over.
-    """
+    """The name of the fork that a rewound run goes on as, made if it is not there. Raises ConfigError or StoreError."""
     name, runs = run.store.name, run.store.directory.parent
     changes, left = run.config.watch.overrides[0], run.config.watch.remedies[1:]
     at = max(trip.sound, run.fork.version if run.fork is not None else 0)
-    for further in count(1):
-        target = name_of_rewind(name, further)
-        made = run_store(target, runs).fork()
-        if made is None or (
-            made.why and (made.run, made.at, made.commit) == (name, at, run.store.digest(made.version))
-        ):
-            break
+    target = name_of_rewind(name)
+    made = run_store(target, runs).fork()
     logger.warning("%s: %s: back to step %d, and on as %s with %s", name, trip.why, at, target, ", ".join(changes))
-    if made is None:
+    if made is None or not made.why or (made.run, made.at, made.commit) != (name, at, run.store.digest(made.version)):
         fork(name, at, None, [*changes, f"watch.remedies={json.dumps(left)}"], target, runs, trip.why)
     return target

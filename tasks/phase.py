@@ -54,7 +54,7 @@ class Phase(Generic[R]):
     def _kept(self, step: Step, key: str) -> R | None:
         """The kept result; None if there is none, its files are gone or damaged, or another version wrote it."""
         found = step.memo.find(key)
-        if found is None or not step.run.store.take(Kept(key, self.name, found).refs()):
+        if found is None or not step.run.store.intact(Kept(key, self.name, found).refs()):
             return None
         try:
             return self.result_type.model_validate(found)

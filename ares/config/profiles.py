@@ -39,12 +39,9 @@ def load(profile: str, overrides: list[Override] | None = None, trains: bool = T
     return _resolve(settings, overrides, " ← ".join(chain), trains)
 
 
-def defaults(overrides: list[Override] | None = None) -> Config:
-    """What is set where no profile sets anything, with overrides laid over it; model.path and data.train are empty.
-
-    Raises ConfigError.
-    """
-    return _resolve({"model": {"path": ""}, "data": {"train": ""}}, overrides, "settings")
+def defaults() -> Config:
+    """What is set where no profile sets anything; model.path and data.train are empty."""
+    return _resolve({"model": {"path": ""}, "data": {"train": ""}}, None, "settings")
 
 
 def override(config: Config, overrides: list[Override], trains: bool = True) -> Config:

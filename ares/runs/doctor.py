@@ -17,7 +17,6 @@ from pathlib import Path
 import torch
 
 from ares.config import Config, ConfigError
-from ares.models import ModelError, checked_model
 from ares.store import runs_directory
 from ares.workers import check_engine, check_gpus, demand, uses_gpus
 
@@ -45,11 +44,9 @@ def findings(config: Config | None = None) -> Iterator[Finding]:
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in found)
     yield Finding("packages", versions + (f"; missing: {', '.join(missing)}" if missing else ""), not missing)
     yield Finding("processor", "{processor}, {instructions}".format_map(describe_machine()))
-    yield _find("models", _try_models, ImportError)
     yield Finding("gpu", _gpus())
     if config is not None:
         yield _find("engine", lambda: _engine(config), ConfigError)
-        yield _find("model", lambda: _model(config), ModelError)
     yield from _of_programs(config)
     place = runs_directory().absolute()
     free = shutil.disk_usage(next(each for each in (place, *place.parents) if each.exists())).free / 2**30
@@ -62,17 +59,6 @@ def _find(subject: str, describe: Callable[[], str], refusal: type[Exception]) -
         return Finding(subject, describe())
     except refusal as error:
         return Finding(subject, str(error), False)
-
-
-def _try_models() -> str:
-    """A torchvision that does not fit the installed torch breaks the import of every model."""
-    try:
-        from transformers import Qwen2ForCausalLM  # noqa: F401
-    except (ImportError, RuntimeError) as error:
-        raise ImportError(
-            f"transformers cannot import its models: {error}. Uninstall torchvision, torchaudio and torchcodec."
-        ) from error
-    return "transformers imports its models"
 
 
 def _gpus() -> str:
@@ -89,13 +75,6 @@ def _engine(config: Config) -> str:
     on_gpus = uses_gpus(config, gpus)
     place = f"{demand(config)} of {gpus} GPUs" if on_gpus else "CPU: no GPU here, or learner.device=cpu"
     return f"{chosen}, {config.rollout.engines} engine(s), {config.learner.ranks} learner rank(s), on {place}"
-
-
-def _model(config: Config) -> str:
-    """Whether ares can train the model."""
-    model = checked_model(config)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    return f"{type(model).__name__}, {parameters:,} parameters ({config.model.path})"
 
 
 def _of_programs(config: Config | None) -> Iterator[Finding]:

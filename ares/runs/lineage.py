@@ -29,7 +29,7 @@ from ares.runs.description import changed_files, check_model, description_of
 from ares.runs.phase_settings import PHASES, check_fork
 from ares.runs.run import Run
 from ares.runs.sets import first_files
-from ares.runs.step import DRAWN, is_owned, owned_key
+from ares.runs.step import DRAWN, owned_key
 from ares.step import RunState
 from ares.store import MEMO_FILE, Fork, Kept, Ref, RunStore, StoreError, files_in, held, read_config, run_store
 from ares.workers import PlainWorkers, Workers, check_weights
@@ -51,10 +51,9 @@ class _Place:
         return self.at if self.phase is None else self.at - 1
 
     def results(self) -> list[Kept]:
-        """Kept results of the phases of step `at` that are shared. The evaluation after its update is not shared, and
-        neither is what an earlier version has kept: a fork does not find it under its own keys."""
+        """Kept results of the phases of step `at` that are shared. The evaluation after its update is not shared."""
         phases = ("turn", *PHASES[: PHASES.index(self.phase) + 1]) if self.phase else ()
-        kept = [each for each in self.parent.memo(self.at).of_phases(phases) if is_owned(each.key)]
+        kept = self.parent.memo(self.at).of_phases(phases)
         return [each for each in kept if not any("-validation-" in ref.path for ref in each.refs())]
 
 
@@ -113,8 +112,7 @@ def _check_place(place: _Place, config: Config) -> None:
     if phase and (is_of_another or not place.results()):
         raise StoreError(
             f"Run {parent.name!r} keeps no results of the phases of step {at}: it has not begun it, was forked after "
-            f"it, is of an earlier version of ares, or `ares gc` has deleted them. Share less: --at {at - 1} without "
-            "--phase"
+            f"it, or `ares gc` has deleted them. Share less: --at {at - 1} without --phase"
         )
 
 
@@ -167,10 +165,7 @@ def _write_fork(place: _Place, run: Run, digests: dict[str, Any], why: str) -> N
         target.write_run(
             description_of(run.config, run.store.name, digests) | {"fork": described.model_dump(mode="json")}
         )
-        try:
-            os.rename(target.directory, directory)
-        except OSError as error:
-            raise StoreError(f"{directory} cannot be made of {target.directory.name}: {error.strerror}") from error
+        os.rename(target.directory, directory)
     try:
         RunStore(directory).publish()
     except StoreError:

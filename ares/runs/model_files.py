@@ -56,13 +56,7 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
         check_model(store, config)
         version, checkpoint = _checkpoint(store, step)
         adapters_only = config.model.lora is not None and not merge
-        try:
-            _write(config, store.path(checkpoint), adapters_only, partial)
-        except (OSError, SafetensorError) as error:
-            if store.intact([checkpoint]):
-                raise
-            deleted = "was deleted while it was read, as training deletes old ones; give the same command again"
-            raise StoreError(f"{store.directory / checkpoint.path} {deleted}") from error
+        _write(config, store.path(checkpoint), adapters_only, partial)
         _check_written(config.model, partial, adapters_only)
     return version
 

@@ -141,13 +141,7 @@ def check_fork(before: Config, after: Config, files: dict[str, str], at: int, ph
     if not conflicts:
         return
     told = [f"{name}: {_shown(before, name)} → {_shown(after, name)} ({part})" for name, part in conflicts.items()]
-    earliest = next(part for part in (BOOTSTRAP, WEIGHTS, *PHASES) if part in conflicts.values())
-    if earliest not in PHASES:
-        remedy = "That takes a run of its own: ares train"
-    elif earliest == PHASES[0]:
-        remedy = f"Share less: --at {at - 1} without --phase"
-    else:
-        remedy = f"Share less: --phase {PHASES[PHASES.index(earliest) - 1]}"
+    remedy = "Share less (--at, --phase), or begin a run of its own: ares train"
     raise ConfigError("The fork would share what was computed with other settings:\n  " + "\n  ".join([*told, remedy]))
 
 

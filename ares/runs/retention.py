@@ -8,16 +8,16 @@ keeps what).
 import json
 import logging
 import math
+import os
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ares.config import ConfigError
-from ares.store import MEMO_FILE, RunStore, StoreError, files_in, is_held, run_store, runs_directory, runs_in
+from ares.store import MEMO_FILE, RunStore, StoreError, is_held, runs_directory, runs_in
 
 logger = logging.getLogger(__name__)
 DAY = 24 * 3600.0
@@ -41,41 +41,29 @@ class Policy:
             amount = getattr(self, name)
             if amount is not None and not 0 <= amount < math.inf:  # a negative one would delete every run
                 raise ConfigError(f"--{name.replace('_', '-')} must be 0 or more (got {amount:g})")
-        if self.keep_best and self.older_than is None and self.max_size is None:
-            raise ConfigError("--keep-best says what stays; --older-than or --max-size say what goes")
 
 
-def collect(
-    policy: Policy, names: list[str] | None = None, dry_run: bool = False, say: Callable[[str], None] = logger.info
-) -> int:
-    """Apply a policy to all runs, or to the named ones; returns the bytes freed.
-
-    Runs that are in training or damaged are left alone. Raises StoreError if such a run is named, and ConfigError if
-    runs are named beside a limit on all of them.
-    """
-    if names and policy.max_size is not None:
-        raise ConfigError("--max-size is a limit on all runs together: name none")
+def collect(policy: Policy, dry_run: bool = False, say: Callable[[str], None] = logger.info) -> int:
+    """Apply a policy to all runs, but those in training and damaged ones; returns the bytes freed."""
 
     @contextmanager
     def left_alone() -> Iterator[None]:
-        """Say so of a run that cannot be used, unless it is named."""
+        """Say so of a run that cannot be used."""
         try:
             yield
         except StoreError as error:
-            if names:
-                raise
             say(f"left alone: {error}")
 
     total, stay = 0, []
-    forks = [] if names or not policy.working_files else sorted(runs_directory().glob(".*.partial"))
+    forks = sorted(runs_directory().glob(".*.partial")) if policy.working_files else []
     for killed in (RunStore(folder) for folder in forks if not is_held(folder)):
-        freed = _freed_bytes(killed, killed.directory, Counter())
+        freed = _bytes(killed, killed.directory)
         with left_alone():
             if not dry_run:
                 killed.delete()
             total += freed
             say(f"{killed.name}: of a fork that was killed, {freed:,d} bytes")
-    for store in [run_store(name) for name in names] if names else runs_in(runs_directory()):
+    for store in runs_in(runs_directory()):
         with left_alone():
             store.read_run()
             stay.append(store)
@@ -86,10 +74,9 @@ def collect(
             stay.remove(store)
             total += freed
             say(f"{store.name}: the run, {freed:,d} bytes ({why})")
-    unlinked: Counter[int] = Counter()
     for store in stay if policy.working_files else ():
         with left_alone():
-            pruned = prune(store, dry_run, unlinked if dry_run else None)
+            pruned = prune(store, dry_run)
             if dry_run:
                 _list(store, pruned, say)
             total += sum(pruned.values())
@@ -105,15 +92,13 @@ def expired(stores: list[RunStore], policy: Policy) -> list[tuple[RunStore, int,
     if policy.older_than is None and policy.max_size is None:
         return []
     finished, accuracies = {}, {}
-    sizes: dict[int | str, int] = {}
-    unlinked: Counter[int] = Counter()
     for store in stores:
         commit = store.last_commit()
         made = (store.directory / "run.json").stat().st_mtime
         finished[store] = made if commit is None else commit.timestamp / 1000
         if commit is not None and commit.state.get("evaluations"):
             accuracies[store] = max(float(evaluation["accuracy"]) for evaluation in commit.state["evaluations"])
-        sizes |= store.sizes()  # forks share some files
+    sizes = {store: _bytes(store, store.directory) for store in stores}
     best = sorted(accuracies, key=lambda store: accuracies[store], reverse=True)[: policy.keep_best]
     children = {name for folder in {store.directory.parent for store in stores} for name in _awaited(folder)}
     left, given_up = sum(sizes.values()), []
@@ -127,23 +112,20 @@ def expired(stores: list[RunStore], policy: Policy) -> list[tuple[RunStore, int,
             why = f"all runs take {left:,d} bytes"
         else:
             continue
-        freed = _freed_bytes(store, store.directory, unlinked)
-        left -= freed
-        given_up.append((store, freed, why))
+        left -= sizes[store]
+        given_up.append((store, sizes[store], why))
     return given_up
 
 
-def prune(store: RunStore, dry_run: bool, unlinked: Counter[int] | None = None) -> dict[Path, int]:
+def prune(store: RunStore, dry_run: bool) -> dict[Path, int]:
     """Delete what neither resuming a run nor forking it from its oldest kept checkpoint on can need.
 
     That is: leftovers of interrupted writes, and of the steps before the oldest intact checkpoint everything but the
-    commits and the tables that people read (samples, evaluation). Files that a fork shares stay with the fork.
-    unlinked: links of each file (by inode) that earlier dry runs would have deleted; updated. Returns what was (or
-    would be) deleted, and the bytes that frees. Raises StoreError if the run is being trained.
+    commits and the tables that people read (samples, evaluation). Files that a fork shares stay with the fork. Returns
+    what was (or would be) deleted, and the bytes that frees. Raises StoreError if the run is being trained.
     """
     with store.lock():
-        counted: Counter[int] = Counter() if unlinked is None else unlinked
-        pruned = {path: _freed_bytes(store, path, counted) for path in sorted(_prunable(store))}
+        pruned = {path: _bytes(store, path) for path in sorted(_prunable(store))}
         # Results first: of a gc that is killed, none names a file that is gone, which is damage to `ares verify`.
         for path in () if dry_run else sorted(pruned, key=lambda path: path.name != MEMO_FILE):
             store.remove(path)
@@ -190,15 +172,18 @@ def _has_checkpoint(store: RunStore, step: int) -> bool:
     return checkpoint is not None and store.intact([checkpoint])
 
 
-def _freed_bytes(store: RunStore, path: Path, unlinked: Counter[int]) -> int:
-    """Bytes that a deletion frees, at the URL if there is one; a file stays until its last link is deleted."""
+def _bytes(store: RunStore, path: Path) -> int:
+    """Bytes of a file or folder, at the URL if there is one; of a file that runs share each has its part."""
     if store.mirror is not None:
         return sum(store.mirror.sizes(store.name_of(path)).values())
-    freed = 0
-    for status in (file.stat() for file in files_in(path) if not path.is_symlink()):
-        unlinked[status.st_ino] += 1
-        freed += status.st_size * (unlinked[status.st_ino] == status.st_nlink)
-    return freed
+    if path.is_symlink():
+        return 0
+    size, inside = 0, (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+    for file in inside if path.is_dir() else [path]:
+        with suppress(FileNotFoundError):  # of a run in training
+            status = file.stat()
+            size += status.st_size // status.st_nlink
+    return size
 
 
 def _list(store: RunStore, pruned: dict[Path, int], say: Callable[[str], None]) -> None:

@@ -31,7 +31,7 @@ from ares.runs.resumption import resumed_commit
 from ares.runs.sets import Files, GrowingSet, first_files, graded_sets, load_sets, warn_of_left_out
 from ares.runs.step import Step
 from ares.step import OpenEnvironment, RunState
-from ares.store import RULE, Commit, DamagedArtifact, RunStore, is_name, name_of_rewind, run_store
+from ares.store import Commit, DamagedArtifact, RunStore, run_store
 from ares.workers import PlainWorkers, Workers, check_engine, check_gpus
 
 logger = logging.getLogger(__name__)
@@ -187,9 +187,7 @@ class Run:
         run = cls(config, store, tokenizer, train, validation, identity_of(config, digests), grader,
                   drawn_identity(config, digests), made_by, environment, growing)  # fmt: skip
         run._graded_with = graded_with
-        for number, changes in enumerate(config.watch.overrides, start=1):
-            if not is_name(fork := name_of_rewind(name, number)):
-                raise ConfigError(f"watch.remedies: a rewind would go on as {fork!r}, which cannot be a name: {RULE}")
+        for changes in config.watch.overrides:
             check_fork(config, override(config, changes), {}, 1, None)
         run.adapted = adapted_layers(model, config.model) if config.model.lora is not None else None
         if store.exists() or store.has_commits():  # commits without a run.json are refused

@@ -143,8 +143,3 @@ class Step:
 def owned_key(identity: str, key: str) -> str:
     """A key as it is for a run with this identity: so a fork takes over results."""
     return f"{hashlib.sha256(identity.encode()).hexdigest()[:16]}-{key.rpartition('-')[2]}"
-
-
-def is_owned(key: str) -> bool:
-    """Whether a key is one of `owned_key`; of earlier versions, it was one hash of everything, identity included."""
-    return "-" in key

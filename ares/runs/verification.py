@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from ares.runs.resumption import resumed_commit
-from ares.store import MEMO_FILE, Commit, DamagedArtifact, Ref, RunStore, files_in, read_config, read_finished_memo
+from ares.store import MEMO_FILE, Commit, DamagedArtifact, Ref, RunStore, read_config, read_finished_memo
 
 NOT_NEEDED_LATER = ("checkpoint", "batch", "under-way")
 """What may be missing before an intact checkpoint: older checkpoints are deleted, and `ares gc` deletes the others."""
@@ -87,7 +87,7 @@ def first_difference(one: RunStore, other: RunStore) -> tuple[int, list[str]] | 
     steps, others = one.committed_steps(), other.committed_steps()
     for step in steps[: len(others)]:
         if lines := list(_lines(one.read_commit(step), other.read_commit(step))):
-            return step, [*_first_file(one, other, step), *lines]
+            return step, lines
     if len(steps) == len(others):
         return None
     (ended, shorter), (last, longer) = sorted([(len(steps) - 1, one.name), (len(others) - 1, other.name)])
@@ -113,14 +113,3 @@ def _values(kind: str, one: dict[Any, Any], other: dict[Any, Any]) -> Iterator[s
         yield f"{kind}: {name}: {one.get(name)!r} ≠ {other.get(name)!r}"
     if len(names) > SHOWN:
         yield f"{kind}: {len(names) - SHOWN} more"
-
-
-def _first_file(one: RunStore, other: RunStore, step: int) -> Iterator[str]:
-    """The oldest artifact of the step that both runs have and that differs: it names the phase."""
-    mine, others = (store.here(store.step_path(step)) for store in (one, other))
-    for file in sorted(files_in(mine), key=lambda path: (path.stat().st_mtime_ns, path)):
-        twin = others / file.relative_to(mine)
-        is_artifact = file.name not in ("COMMIT.json", MEMO_FILE) and twin.exists()
-        if is_artifact and twin.read_bytes() != file.read_bytes():
-            yield f"first file that differs: {file.relative_to(mine)}"
-            return

@@ -77,10 +77,10 @@ def name_after(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip("._-")[: LONGEST // 2] or "run"
 
 
-def name_of_rewind(name: str, further: int = 1) -> str:
-    """The name of the fork that a run goes back and on as; further: how many of them on."""
+def name_of_rewind(name: str) -> str:
+    """The name of the fork that a run goes back and on as."""
     first, _, number = name.rpartition("-rewind-")
-    return f"{first}-rewind-{int(number) + further}" if first and number.isdecimal() else f"{name}-rewind-{further}"
+    return f"{first}-rewind-{int(number) + 1}" if first and number.isdecimal() else f"{name}-rewind-1"
 
 
 def checked_name(name: str) -> str:

@@ -20,7 +20,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -153,19 +153,6 @@ class RunStore:
         """Whether every artifact is there with the content that was written."""
         return all(self._hash(ref) == ref.sha256 for ref in refs)
 
-    def take(self, refs: list[Ref]) -> bool:
-        """Whether every artifact is there with the content that was written; after this, at the URL as well.
-
-        Another machine that had the run in between may have written others there under the same names.
-        """
-        for ref in refs:
-            path = self.directory / ref.path
-            if tree_hash(path) == ref.sha256:
-                self._upload(ref.path, path)
-            elif self._hash(ref) != ref.sha256:
-                return False
-        return True
-
     def here(self, path: str) -> Path:
         """The path of a file or folder of the run, downloaded if needed; for what has no Ref."""
         if self.mirror is not None:
@@ -192,18 +179,6 @@ class RunStore:
     def name_of(self, path: Path) -> str:
         """The name at the URL of a file or folder of the run; of the run itself the empty one."""
         return "/".join(path.relative_to(self.directory).parts)
-
-    def sizes(self) -> dict[int | str, int]:
-        """Bytes of the run's files: by inode, since forks share some, or by name at a URL."""
-        if self.mirror is not None:
-            return {f"{self.address}/{name}": size for name, size in self.mirror.sizes("").items()}
-        sizes: dict[int | str, int] = {}
-        for folder, _, names in os.walk(self.directory):
-            for name in names:
-                with suppress(FileNotFoundError):  # of a run in training
-                    file = os.stat(os.path.join(folder, name))
-                    sizes[file.st_ino] = file.st_size
-        return sizes
 
     def delete(self) -> None:
         """Delete the run. Raises StoreError when it is being trained."""

@@ -1,6 +1,5 @@
 """`ares ablate` and `ares report`: variants of a profile over seeds, trained and compared."""
 
-import shlex
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -28,8 +27,7 @@ def ablate(
         for child in plan.children:
             console.print(f"{child.name}  {' '.join(child.overrides)}")
         console.print(f"{len(plan.children)} children, {plan.parallel} at a time")
-        asked = [ablation, *(overrides or []), *(["--name", name] if name else [])]
-        next_step(f"ares ablate {shlex.join([*asked, *(['--parallel', str(parallel)] if parallel else [])])}")
+        next_step("the same command without --dry-run")
         return
 
     def begin() -> Prepared:

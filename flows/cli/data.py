@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ares.data import CheckReport
 
 ROWS = 20
-"""Faults that are shown, and rows that are named for each; --json names all."""
+"""Faults that are shown; --json names all."""
 NO_MODEL = "unused"
 """The model path that the base profile, which has none, is given."""
 
@@ -184,17 +184,12 @@ def _show(report: "CheckReport") -> None:
     """The counts, every finding with its rows, every solution that fails, and the conclusion."""
     for name, value in report.counts().items():
         console.print(f"{name:48s} {value}")
-    faults: dict[str, tuple[str, list[str]]] = {}
-    for finding in report.findings:
-        where = f"{finding.row} ({finding.id})" if finding.id else str(finding.row)
-        faults.setdefault(finding.what.partition(", this is ")[0], (finding.what, []))[1].append(where)
-    for what, rows in list(faults.values())[:ROWS]:
-        console.print(f"\n{what}", style="red")
-        some = f"{', '.join(rows[:ROWS])}{', …' if len(rows) > ROWS else ''}"
-        if rows != ["0"]:
-            console.print(f"  {'row' if len(rows) == 1 else f'{len(rows)} rows:'} {some}")
-    if len(faults) > ROWS:
-        console.print(f"\n{len(faults) - ROWS} other faults: --json", style="red")
+    for finding in report.findings[:ROWS]:
+        named = f" ({finding.id})" if finding.id else ""
+        where = f"{finding.row}{named}: " if finding.row else ""
+        console.print(f"{where}{finding.what}", style="red")
+    if len(report.findings) > ROWS:
+        console.print(f"{len(report.findings) - ROWS} more: --json", style="red")
     if report.failures:
         columns = ("row", "id", "error", "first failing test", "detail")
         failures = [(str(each.row), each.id, each.what, each.test, each.detail) for each in report.failures]

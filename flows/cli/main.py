@@ -9,7 +9,6 @@ here, once, without a trace.
 import json
 import logging
 import os
-import signal
 import sys
 from functools import partial
 from itertools import takewhile
@@ -239,10 +238,6 @@ def main() -> None:
     set_up("-v" in sys.argv)
     try:
         app()
-    except SystemExit as ended:
-        if ended.code == 130:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C again, while Ray shuts down, ends without a trace
-        raise
     except Exception as error:
         from sandbox import SandboxUnavailable
 

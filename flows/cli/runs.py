@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ares.errors import UserError
-from flows.cli.command import Overrides, RunName, RunNames, console, errors, next_step, write_new
+from flows.cli.command import Overrides, RunName, console, errors, next_step, write_new
 
 
 def fork(
@@ -111,7 +111,6 @@ def import_gguf(
 
 
 def gc(
-    runs: RunNames = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted.")] = False,
     older_than: Annotated[float | None, typer.Option(help="Delete runs whose last step is this many days old.")] = None,
     max_size: Annotated[
@@ -126,5 +125,5 @@ def gc(
     from ares.runs import Policy, collect
 
     policy = Policy(older_than, max_size, keep_best, working_files=True)
-    total = collect(policy, runs, dry_run, console.print)
+    total = collect(policy, dry_run, console.print)
     console.print(f"{'would free' if dry_run else 'freed'} {total:,d} bytes")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ares.serving import Limits
     from ares.workers import Workers
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+LOOPBACK = ("127.0.0.1", "localhost")
 
 
 def serve(
@@ -64,7 +64,7 @@ async def _serve(
     if is_run:
         check_weights(store, version)
     try:
-        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listening = socket.create_server((host, port))
     except OSError as error:
         raise UserError(f"--host {host} --port {port}: {error.strerror}") from error
     workers = PlainWorkers(_alone(read_config(store) if is_run else config), store, _alone(config))
@@ -78,8 +78,7 @@ async def _serve(
         measure = partial(_measure, workers, version) if config.model.family == "causal" else None
         kwargs = config.data.chat_template_kwargs
         app = policy_app(sample, tokenizer, name, limits, kwargs, key or None, call_format, measure)
-        shown = f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{listening.getsockname()[1]}/v1"
+        address = f"http://{host}:{listening.getsockname()[1]}/v1"
         console.print(f"{name} at {address} (Ctrl-C ends it)")
         console.file.flush()  # whoever started it may wait for this line
         await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve([listening])

@@ -15,33 +15,17 @@ if TYPE_CHECKING:
 
 
 def list_settings(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[PREFIX] [SETTING=VALUE]...",
-            help="Settings that begin so; and values, as that of one that names an extension.",
-            autocompletion=settings,
-        ),
-    ] = None,
-    profile: Annotated[
-        str | None, typer.Option(help="Show this profile's values, not the defaults.", autocompletion=profile_names)
-    ] = None,
+    prefix: Annotated[str, typer.Argument(help="Settings that begin so; default: all.", autocompletion=settings)] = "",
 ) -> None:
     """Every setting with its default, what it may be and what it means."""
-    from ares.config import defaults, load, nearest, sections
+    from ares.config import defaults, sections
 
-    prefixes = [word for word in words or [] if "=" not in word]
-    overrides = [word for word in words or [] if "=" in word]
-    every = sections(load(profile, overrides) if profile else defaults(overrides))
-    for prefix in prefixes or [""]:
-        chosen = [(section, rows) for section in every if (rows := _named(section, prefix))]
-        if not chosen:
-            within = prefix.partition(".")[0] + "."
-            known = [name for section in every for name in _named(section, within)]
-            known = known or [section.name for section in every if section.name]
-            raise UserError(f"no setting begins with {prefix!r} ({nearest(prefix, known)})")
-        for section, rows in chosen:
-            _show(section, rows, profile)
+    start = prefix.removesuffix("=")  # as completion offers it
+    chosen = [(section, rows) for section in sections(defaults()) if (rows := _named(section, start))]
+    if not chosen:
+        raise UserError(f"no setting begins with {prefix!r}")
+    for section, rows in chosen:
+        _show(section, rows)
 
 
 def new(
@@ -69,13 +53,10 @@ def _named(section: "Section", prefix: str) -> dict[str, Any]:
     return {name: setting for name, setting in names.items() if name.startswith(prefix)}
 
 
-def _show(section: "Section", rows: dict[str, Any], profile: str | None) -> None:
+def _show(section: "Section", rows: dict[str, Any]) -> None:
     console.print(f"\n{section.name}", style="bold", end="  ")
     console.print(section.meaning, style="dim")
-    values = {
-        name: "required" if setting.required and not (profile and section.given) else setting.text
-        for name, setting in rows.items()
-    }
+    values = {name: "required" if setting.required else setting.text for name, setting in rows.items()}
     first, second = max(map(len, rows)), min(max(map(len, values.values())), 24)
     for name, setting in rows.items():
         console.print(f"  {name:{first}s}  {values[name]:{second}s}  {setting.allowed}")

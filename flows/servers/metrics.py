@@ -31,19 +31,12 @@ def unscored_share(commit: Commit) -> float | None:
     return counters.get("unscored_samples", 0) / samples if samples else None
 
 
-def last_accuracy(commit: Commit) -> float | None:
-    """Held-out accuracy as last measured."""
-    evaluations = commit.state.get("evaluations", [])
-    return float(evaluations[-1]["accuracy"]) if evaluations else None
-
-
 OF_RUN: dict[str, tuple[str, Callable[[Commit], float | None]]] = {
     "ares_step": ("Steps finished.", lambda commit: float(commit.step)),
     "ares_last_step_age_seconds": ("Since the last commit.", lambda commit: time.time() - commit.timestamp / 1000),
     "ares_tokens_per_second": ("Of the last step.", lambda commit: commit.timings.get("perf/throughput")),
     "ares_kept_share": ("Groups kept by the filter.", lambda commit: commit.metrics.get("filter/kept_share")),
     "ares_unscored_share": ("Samples without a score, of all.", unscored_share),
-    "ares_held_out_accuracy": ("The last measured.", last_accuracy),
 }
 """Gauges of a run in training: name, help, value after its last commit (None: unknown)."""
 

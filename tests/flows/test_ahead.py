@@ -303,17 +303,6 @@ def test_a_run_that_is_made_longer_ends_as_one_that_was_meant_to_be(parts: int, 
 
 
 @pytest.mark.slow
-def test_a_run_from_before_plans_were_kept_resumes(watched: Watched) -> None:
-    settings = "rollout.max_staleness=1"
-    store = trained("old", settings, "train.steps=2")
-    commit = store.read_commit(2)
-    state = {name: value for name, value in commit.state.items() if name != "planned"}
-    store.write_commit(commit.model_copy(update={"state": state}))
-    assert trained("old", settings).committed_steps() == list(range(STEPS + 1))
-    assert watched.asked[3, "rollout"][0] == 1
-
-
-@pytest.mark.slow
 def test_what_an_old_policy_is_rebuilt_from_is_kept(stale: tuple[RunStore, Watched], watched: Watched) -> None:
     """One checkpoint is kept, and the one that the next step's policy needs; `ares gc` deletes earlier ones."""
     settings = "rollout.max_staleness=2"

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ares.config import Config, ConfigError, load
-from ares.config.extensions import KINDS
+from ares.config import ConfigError, load
 from flows.parameters import Settings, as_overrides, describe_profiles
 
 SCHEMA = Settings.model_json_schema()
@@ -88,11 +87,13 @@ def test_an_untouched_form_and_an_emptied_box_change_nothing() -> None:
 
 
 def test_the_form_has_no_checkbox_and_no_empty_choice() -> None:
-    """Prefect's UI sends `false` for a checkbox that nobody touched, and the default of a section for `None`."""
+    """Prefect's UI sends `false` for a checkbox that nobody touched, and the default of a section for `None`. Under
+    each section stood "None"."""
     schema = json.dumps(SCHEMA)
     assert '"boolean"' not in schema
     assert '"null"' not in schema
     assert '"default"' not in schema
+    assert '"None' not in schema
 
 
 def test_every_box_is_an_override_of_its_setting() -> None:
@@ -114,31 +115,6 @@ def test_boxes_of_every_type_mean_what_overrides_mean() -> None:
     assert load("tiny-math", filled_in(values)) == load("tiny-math", overrides)
 
 
-def test_a_box_that_is_read_as_yaml_says_so() -> None:
-    """Settings of an extension, a list and a number per bucket are text boxes: nothing said how to fill them in."""
-    written = {
-        setting: box["description"].partition("As YAML: ")[2].partition(".")[0]
-        for setting, box in BOXES.items()
-        if "As YAML: " in box["description"]
-    }
-    settings = {f"{kind.section}.settings" for kind in KINDS}
-    assert written.items() >= dict.fromkeys(settings, "{name: value}").items()
-    assert written["learner.betas"] == "[first, second]"
-    assert written["algorithm.kl.coef"] == "{name: value}"
-    assert written["data.train"] == "{name: value} or [first, second]"
-    assert written["data.validation"] == "{name: value} or [first, second]"
-    assert "train.steps" not in written
-    assert "model.path" not in written
-
-
-def test_the_form_says_what_a_setting_is_by_default_and_nothing_where_there_is_nothing_to_say() -> None:
-    """Under each section stood "None"."""
-    assert '"None' not in json.dumps(SCHEMA)
-    assert BOXES["rollout.n"]["description"].endswith(
-        f"By default {Config.model_fields['rollout'].annotation.model_fields['n'].default}."
-    )
-
-
 def test_settings_of_an_extension_on_the_form_are_checked_and_filled_in(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(EXTENSION)
@@ -157,13 +133,3 @@ def test_the_description_says_what_each_profile_sets_beside_the_defaults(monkeyp
     assert list(told) == ["math", "tiny-math"]
     assert f"`train.steps={load('tiny-math').train.steps}`" in told["tiny-math"]
     assert "learner.max_grad_norm" not in told["tiny-math"]  # as by default
-
-
-def test_a_profile_that_cannot_be_loaded_has_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bad = tmp_path / "bad.yaml"
-    bad.write_text("{extends: tiny-math, train: {stepz: 3}}")
-    monkeypatch.setattr("flows.parameters.PROFILES", [str(bad), "tiny-math"])
-    first, second = describe_profiles().splitlines()
-    assert "not loadable: " in first
-    assert "stepz is unknown" in first
-    assert "`train.steps=" in second

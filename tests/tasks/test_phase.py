@@ -9,7 +9,6 @@ from ares.grading import RewardError
 from ares.runs.run import Run
 from ares.runs.step import Step, owned_key
 from ares.store import Kept, Ref
-from ares.store.mirror import path_of
 from tasks.phase import Phase
 from tasks.sampling import Draw, Rows, rollout, score
 from tasks.training import checkpoint, experience, update
@@ -126,21 +125,6 @@ def test_a_kept_result_is_taken_by_every_process_that_comes_after(run: Run, tmp_
     assert counted.calls == 1
     assert counted(run.step(4)) != first
     assert counted.calls == 2
-
-
-def test_what_a_kept_result_names_is_what_lies_at_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit named a batch that was only in the copy: another machine had begun the step in between."""
-
-    def on(machine: str) -> Run:
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / machine))
-        return Run.open(config(), "run", path_of(f"file://{tmp_path}/place"))
-
-    counted = Counted()
-    first = counted(on("first").step(3))
-    on("second").store.write_json(first.rows.path, {"by": "second"})
-    assert counted(on("first").step(3)) == first
-    assert counted.calls == 1
-    assert on("third").store.intact([first.rows])
 
 
 @pytest.mark.parametrize("damage", [b"", b"[1]", None])

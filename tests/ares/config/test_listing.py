@@ -66,7 +66,7 @@ def test_a_setting_says_what_it_may_be(name: str, default: str, allowed: str) ->
 
 
 def test_settings_of_an_extension_are_listed_where_it_is_named(estimator: str) -> None:
-    assert listed(defaults([estimator]))["algorithm.advantage.settings.factor"] == (
+    assert listed(load("tiny-math", [estimator]))["algorithm.advantage.settings.factor"] == (
         "0.5", "number > 0", "What rewards are multiplied with.",
     )  # fmt: skip
     assert "algorithm.advantage.settings.factor" not in listed(defaults())

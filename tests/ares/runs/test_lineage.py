@@ -1,4 +1,4 @@
-"""Forks: of what an earlier version has kept, and of one that was killed (the rest: tests/e2e/test_lineage.py)."""
+"""Forks beside `ares gc`, and of one that was killed (the rest: tests/e2e/test_lineage.py)."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from ares.runs import lineage
 from ares.runs.lineage import fork
 from ares.runs.retention import prune
 from ares.runs.run import Run
-from ares.store import Kept, Ref, RunStore, StoreError
+from ares.store import Ref, RunStore, StoreError
 from ares.store.mirror import Mirror, path_of
 from tests.ares.builders import config
 from tests.ares.store_builders import chain
@@ -29,19 +29,6 @@ def first(runs: Path) -> RunStore:
 
     chain(run.store, 2, made)
     return run.store
-
-
-def test_what_an_earlier_version_has_kept_is_not_shared(tmp_path: Path) -> None:
-    """Its keys hold the run's identity: the fork took the lines over, found nothing under them, and said nothing."""
-    memo = first(tmp_path).memo(2)
-    memo.keep(Kept("0123456789", "rollout", {}))
-    with pytest.raises(StoreError, match=r"step 2: .*earlier version of ares.*--at 1 without --phase"):
-        fork("first", 2, "rollout", [], "second", tmp_path)
-    assert not (tmp_path / "second").exists()
-    memo.keep(Kept("0123-456789", "rollout", {}))
-    fork("first", 2, "rollout", [], "second", tmp_path)
-    (kept,) = RunStore(tmp_path / "second").memo(2).of_phases(["rollout"])
-    assert kept.key.endswith("-456789")
 
 
 def test_gc_leaves_the_folder_of_a_forks_checkpoint_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,23 +55,6 @@ def test_a_fork_takes_nothing_from_a_killed_one_of_its_name(tmp_path: Path) -> N
     shutil.copytree(tmp_path / "first/steps/000001", left / "steps/000001")
     fork("first", 0, None, [], "second", tmp_path)
     assert RunStore(tmp_path / "second").committed_steps() == [0]
-
-
-def test_of_two_forks_of_one_name_at_a_time_the_second_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It ended in a traceback."""
-    first(tmp_path)
-    flush = RunStore.flush
-
-    def flush_beside_another(self: RunStore) -> None:
-        (tmp_path / "second/steps").mkdir(parents=True)
-        flush(self)
-
-    monkeypatch.setattr(RunStore, "flush", flush_beside_another)
-    with pytest.raises(StoreError, match=r"second cannot be made of \.second\..*: Directory not empty"):
-        fork("first", 0, None, [], "second", tmp_path)
-    assert not list(tmp_path.glob(".*"))
 
 
 class Killed(BaseException):

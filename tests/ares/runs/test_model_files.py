@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 from peft import PeftModel
-from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from ares.config import Config
-from ares.learner import checkpoints
 from ares.learner.learner import Learner
 from ares.runs.model_files import export
 from ares.runs.run import Run
@@ -111,17 +109,6 @@ def test_what_cannot_be_is_told(out: str, step: int | None, told: str, of_plain:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match=told):
         export("r", tmp_path / out, step)
-
-
-def test_a_checkpoint_that_training_deletes_meanwhile_is_told(
-    plain: tuple[Path, Learner], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The error was that OUT cannot be written."""
-    shutil.copytree(plain[0], runs)
-    checkpoint = runs / "r/checkpoints/000001"
-    monkeypatch.setattr(checkpoints, "read", lambda folder, name: [shutil.rmtree(checkpoint), load_file(folder / name)])
-    with pytest.raises(StoreError, match=f"^{checkpoint} was deleted while it was read"):
-        export("r", tmp_path / "out")
 
 
 def test_a_fork_is_exported_with_its_first_weights(plain: tuple[Path, Learner], runs: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ares.config import ConfigError
-from ares.runs.retention import DAY, Policy, collect, expired, prune
+from ares.runs.retention import DAY, Policy, expired, prune
 from ares.store import MEMO_FILE, Kept
 from ares.store.lock import held
 from ares.store.store import RunStore
@@ -91,25 +91,27 @@ def test_the_children_of_an_ablation_under_way_stay(runs: Path) -> None:
 
 
 def test_by_size_as_many_of_the_oldest_as_it_takes(runs: Path) -> None:
-    one = sum(RunStore(runs / "old").sizes().values())
+    one = freed_by(runs, max_size=0)["old"]
     assert list(freed_by(runs, max_size=(4 * one + 1000) / 1e9)) == []
     assert list(freed_by(runs, max_size=(2 * one + 1000) / 1e9)) == ["old-best", "old"]
     assert list(freed_by(runs, max_size=0, keep_best=1)) == ["old", "unmeasured", "new"]
 
 
-def test_what_forks_share_is_counted_once_and_freed_with_the_last_of_them(runs: Path) -> None:
+def test_what_forks_share_is_counted_once(runs: Path) -> None:
     """Each fork counted as a copy: `--max-size` deleted runs of a directory that was smaller than that."""
-    own = sum(size for path in runs.iterdir() for size in RunStore(path).sizes().values())
-    size = 100_000
+    own, size = sum(freed_by(runs, max_size=0).values()), 90_000
     (runs / "old" / "shared").write_bytes(bytes(size))
     for name in ("old-best", "new"):
         os.link(runs / "old" / "shared", runs / name / "shared")
     assert freed_by(runs, max_size=(own + size) / 1e9) == {}
-    freed = freed_by(runs, max_size=0)
-    assert list(freed) == ["old-best", "old", "unmeasured", "new"]
-    assert freed["new"] > size > freed["old"]
-    assert sum(freed.values()) == own + size
-    assert list(freed_by(runs, max_size=size / 1e9)) == ["old-best", "old", "unmeasured", "new"]
+    assert sum(freed_by(runs, max_size=0).values()) == own + size
+
+
+def test_a_run_in_training_is_measured_while_its_files_go(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ares gc` ended in a traceback if a temporary file was renamed between being listed and measured."""
+    before, walk = freed_by(runs, max_size=0), os.walk
+    monkeypatch.setattr("os.walk", lambda top: ((top, folders, [*names, "gone"]) for top, folders, names in walk(top)))
+    assert freed_by(runs, max_size=0) == before
 
 
 def test_gc_deletes_them_and_a_dry_one_says_the_same(tmp_path: Path) -> None:
@@ -123,26 +125,9 @@ def test_gc_deletes_them_and_a_dry_one_says_the_same(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new"]
     for number in range(30):  # there was a line for each file: 1,800 for two runs
         (tmp_path / "new" / f".left.{number}.partial").mkdir(exist_ok=True)
-    listed = told(tmp_path, "gc", "--dry-run", "new").stdout.splitlines()
+    listed = told(tmp_path, "gc", "--dry-run").stdout.splitlines()
     assert listed[0].split() == ["0", "30", "×", ".left.#.partial"]
     assert listed[1:] == ["new: 30 files and folders, 0 bytes", "would free 0 bytes"]
-
-
-def test_of_a_link_the_link_is_deleted(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A run or a checkpoint on another disk ended `ares gc` and the training in a traceback."""
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    store = RunStore(runs / "new")
-    store.write_json("checkpoints/000000/weights", {})
-    for path in (runs / "old", runs / "new/checkpoints/000000"):
-        path.rename(elsewhere / path.name)
-        path.symlink_to(elsewhere / path.name)
-    assert freed_by(runs, older_than=45)["old"] == 0
-    RunStore(runs / "old").delete()
-    store.prune_checkpoints(0, 1, 0)
-    assert not (runs / "old").exists()
-    assert list(store.children("checkpoints")) == []
-    assert (elsewhere / "old/weights").exists()
-    assert (elsewhere / "000000/weights").exists()
 
 
 def test_what_killed_forks_left_beside_the_runs_goes(tmp_path: Path) -> None:
@@ -176,7 +161,7 @@ def test_the_flow_deletes_by_a_policy_but_no_run_in_training(runs: Path, monkeyp
     ("damage", "why"),
     [(False, "'new' is in use by another process"), (True, "run.json: not readable as JSON")],
 )
-def test_a_run_that_cannot_be_used_holds_up_others_where_it_is_named(damage: bool, why: str, runs: Path) -> None:
+def test_a_run_that_cannot_be_used_holds_up_no_others(damage: bool, why: str, runs: Path) -> None:
     """`ares gc` ended with an error at the first one, and left the rest; the daily one too."""
     with RunStore(runs / "new").lock():
         if damage:
@@ -185,25 +170,27 @@ def test_a_run_that_cannot_be_used_holds_up_others_where_it_is_named(damage: boo
         assert done.returncode == 0, done.stderr
         assert "left alone: " in done.stdout
         assert why in done.stdout
-        named = told(runs, "gc", "new")
     assert [path.name for path in runs.iterdir()] == ["new"]
     assert (runs / "new" / ".left.1.partial").exists()
-    assert (named.returncode, why in named.stderr) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("option", "why"),
-    [
-        ({"keep_best": -1}, "--keep-best must be 0 or more"),
-        ({"keep_best": 3}, "--older-than or --max-size say what goes"),
-    ],
-)
-def test_a_policy_that_would_delete_every_run_or_says_nothing_is_refused(option: dict[str, Any], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
-        ares_gc.fn(**option)
+def test_a_policy_that_would_delete_every_run_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--keep-best must be 0 or more"):
+        ares_gc.fn(keep_best=-1)
 
 
-def test_a_limit_on_all_runs_together_names_none() -> None:
-    """The limit was held against the named ones alone."""
-    with pytest.raises(ConfigError, match="--max-size is a limit on all runs together"):
-        collect(Policy(max_size=0), ["new"])
+def test_of_a_link_the_link_is_deleted(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A run or a checkpoint on another disk ended `ares gc` and the training in a traceback."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    store = RunStore(runs / "new")
+    store.write_json("checkpoints/000000/weights", {})
+    for path in (runs / "old", runs / "new/checkpoints/000000"):
+        path.rename(elsewhere / path.name)
+        path.symlink_to(elsewhere / path.name)
+    assert freed_by(runs, older_than=45)["old"] == 0
+    RunStore(runs / "old").delete()
+    store.prune_checkpoints(0, 1, 0)
+    assert not (runs / "old").exists()
+    assert list(store.children("checkpoints")) == []
+    assert (elsewhere / "old/weights").exists()
+    assert (elsewhere / "000000/weights").exists()

@@ -161,22 +161,6 @@ def test_looking_at_a_run_that_this_machine_trains_leaves_what_its_phases_have_f
     assert seen == [memo.texts[:1], memo.texts]
 
 
-def test_what_is_taken_is_at_the_url_whatever_another_machine_wrote_there_since(world: World) -> None:
-    """A step was committed whose batch was only in the copy: another machine had begun the step in between."""
-    first = world.store("first")
-    kept = {kind: WRITERS[kind](first, f"steps/000005/{kind}") for kind in KINDS}
-    second = world.store("second")
-    for kind, ref in kept.items():
-        if kind == "folder":
-            second.write_folder(ref.path, lambda folder: (folder / "other").write_text("other") and None)
-        else:
-            second.write_json(ref.path, {"by": "other"})
-    assert first.take(list(kept.values()))
-    assert world.store("third").take(list(kept.values()))
-    first.discard(kept["json"])
-    assert not first.take(list(kept.values()))
-
-
 # ---- runs ----------------------------------------------------------------------------------------------------------
 
 

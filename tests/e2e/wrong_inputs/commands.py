@@ -6,16 +6,11 @@ OLD = {"runs/old/run.json": SOUND}
 ALONE = [
     *((command, "nowhere") for command in (
         "status nowhere", "inspect nowhere --step 1", "resume nowhere", "export nowhere --out o", "diff nowhere there",
-        "fork nowhere --at 1", "gc nowhere", "eval nowhere", "verify nowhere",
+        "fork nowhere --at 1", "eval nowhere", "verify nowhere",
     )),
     ("ablate nowhere", "There is no ablation 'nowhere'"),
     ("report nowhere", "runs holds no ablation 'nowhere'"),
-    ("settings learnr", "no setting begins with 'learnr' (did you mean learner?)"),
-    ("settings nosuch", "no setting begins with 'nosuch' (known: model, model.lora, data, "),
-    ("settings train.stepz", "(did you mean train.steps?)"),
-    ("settings --profile nowhere", "There is no profile 'nowhere'"),
-    ("settings reward.kind=no.py:f", "no Python file no.py"),
-    ("settings learner learner.rl=1", "learner.rl is unknown"),
+    ("settings learnr", "no setting begins with 'learnr'"),
     ("new mine --from nowhere", "There is no profile 'nowhere'"),
     ("new mine --from base", "model is missing"),
     ("new ../mine --from tiny-math", "cannot be the name of a profile"),
@@ -50,7 +45,7 @@ COMMANDS: dict[str, Wrong] = {
     },
     **{
         f"{command}, of a damaged run": run_json("run.json", command, "{")
-        for command in ("resume old", "export old --out o", "train good.yaml --run old", "verify old", "gc old",
+        for command in ("resume old", "export old --out o", "train good.yaml --run old", "verify old",
                         "diff old old", "fork old --at 1", "eval old")
     },
     "settings of another version": run_json(

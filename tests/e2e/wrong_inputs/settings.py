@@ -72,8 +72,7 @@ SETTINGS: dict[str, Wrong] = {
     },
     **{
         f"elsewhere: {command}": Wrong(command, "cannot be the name of a run")
-        for command in ("resume ../evil", "inspect ../evil --step 1", "export ../evil --out o", "diff old ../evil",
-                        "gc ../evil")
+        for command in ("resume ../evil", "inspect ../evil --step 1", "export ../evil --out o", "diff old ../evil")
     },
     "an ablation elsewhere": Wrong("ablate code-rewards --name ../evil", "name: it is made of letters"),
 }  # fmt: skip

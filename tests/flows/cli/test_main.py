@@ -1,7 +1,6 @@
 """`ares train`, `status` of all runs, `profiles`, how commands print. Of one run: tests/e2e/test_command_line.py."""
 
 import json
-import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,30 +106,13 @@ def test_the_number_of_a_line_is_printed_as_it_is(capsys: pytest.CaptureFixture[
     assert capsys.readouterr() == ("rows.jsonl:100: not JSON\n", "rows.jsonl:100: not JSON\n")
 
 
-def test_an_interrupted_command_leaves_ctrl_c_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pressed again while Ray shuts down, it would end in a traceback from Ray."""
-
-    def interrupted() -> None:
-        raise SystemExit(130)
-
-    monkeypatch.setattr(main, "app", interrupted)
-    monkeypatch.setattr("sys.argv", ["ares", "train", "x"])
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        with pytest.raises(SystemExit):
-            main.main()
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["doctor", "tiny-math", "model.path=/nowhere[/y]"], 1, "/nowhere[/y]"),  # Rich read it as markup
+        (["train", "tiny-math", "model.path=/nowhere[/y]", "--dry-run"], 0, "/nowhere[/y]"),  # Rich read it as markup
         (["serve", "examples", "--port", "70000"], 2, "--port"),  # a traceback
         (["ablate", "math-kl", "train.steps=3", "--name", "fast", "--dry-run"], 0,
-         "next: ares ablate math-kl train.steps=3 --name fast"),
+         "next: the same command without --dry-run"),
         (["data", "check", "--help"], 0, "[FILE,"),  # as markup, a list in brackets was nothing
     ],
 )  # fmt: skip
