@@ -19,7 +19,7 @@ from ares.cluster.connection import connect, has_died
 from ares.cluster.failures import DEATHS, WorkerError, failure
 from ares.cluster.groups import ActorHung, EngineGroup, LearnerGroup, Patience, name_of
 from ares.config import Config, ConfigError
-from ares.models import settings_against
+from ares.models import SETTINGS_AGAINST
 from ares.store import RunStore
 from ares.workers import Workers, bundles, check_gpus, demand, uses_gpus
 
@@ -168,7 +168,7 @@ class Cluster(Workers):
                 self._let_go(dead)
                 if deaths[whose] == ATTEMPTS:
                     told = f"The {whose} {what} {ATTEMPTS} times in the same phase: {error}"
-                    hint = f" If memory ran out, {settings_against(self.config, whose)}"
+                    hint = f" If memory ran out, {SETTINGS_AGAINST[whose]}"
                     raise WorkerError(told + (hint if what == "died" else "")) from error
             except RayTaskError as error:
                 raise failure(role, error, self.store) from error

