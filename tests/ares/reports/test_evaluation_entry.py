@@ -15,7 +15,7 @@ from ares.reports import log_evaluation, log_rescore
 from ares.runs.description import model_digests
 from ares.store import RunStore
 from tests import mlflow_database
-from tests.ares.builders import MODEL, config
+from tests.ares.builders import MODEL, config, with_positions
 from tests.ares.data.code_rows import MBPP, written
 from tests.ares.store_builders import chain
 
@@ -40,7 +40,7 @@ def entries(runs: Path, name: str = "ares") -> list[Entry]:
 def evaluation(runs: Path) -> Evaluation:
     """Of two problems of a suite, its sandbox closed again."""
     file = written(runs / "mbpp.jsonl", MBPP, {**MBPP, "task_id": 12, "text": "Write add once more."})
-    model = str(MODEL.parent / "code")
+    model = str(with_positions("code"))
     opened = Evaluation.open(EvaluationRequest(target=model, suite="mbpp", data=str(file), n=2, k=[1, 2]))
     opened.run.close()
     return opened
@@ -115,7 +115,7 @@ def test_samples_judged_again_are_an_entry_under_the_runs_and_each_step_is_logge
     )
     chain(store, 3)
     store.write_rows("rescores/0a/000001.parquet", pd.DataFrame({"id": ["a"], "accuracy": [0.0]}))
-    steps = [{"step": step, "changed": step + 1, "differs": True, "judgement": 1} for step in range(3)]
+    steps = [{"step": step, "changed": step + 1, "differs": True} for step in range(3)]
     for some in (steps[1:2], steps, steps):
         log_rescore(store, settings, "rescores/0a", some)
     (entry,) = entries(runs, "tiny-math")
@@ -125,11 +125,6 @@ def test_samples_judged_again_are_an_entry_under_the_runs_and_each_step_is_logge
     assert [file.path for file in client(runs).list_artifacts(entry.info.run_id) if file.path[0] == "0"] == [
         "000001.parquet"
     ]
-    # Other code judged the last step once more: MLflow kept the larger count of two at one time.
-    log_rescore(store, settings, "rescores/0a", [steps[2] | {"changed": 1, "judgement": 2}])
-    (entry,) = entries(runs, "tiny-math")
-    assert entry.data.metrics["rescore/changed"] == 1.0
-    assert "rescore/judgement" not in entry.data.metrics
 
 
 def test_an_mlflow_that_is_down_is_reported_and_the_next_call_logs_it(
