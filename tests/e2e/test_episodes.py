@@ -49,7 +49,7 @@ SETTINGS = [
     "environment.reward=sum", "environment.max_turns=3", "rollout.max_response_length=12", "rollout.prompts=4",
     "rollout.n=2", "rollout.shard_prompts=2", "learner.global_batch_prompts=4", "bootstrap.n=2", "validation.n=1",
     "algorithm.filter.enabled=false", "train.steps=2", "validation.every=2", "train.checkpoint_every=2",
-    "data.max_prompt_length=64", "environment.processes=1", "environment.max_observation_length=60",
+    "data.max_prompt_length=64", "environment.processes=1",
 ]  # fmt: skip
 FEW = ["1:turn 0 2:after"]
 EVERY = [f"1:turn 0 {turn}:{moment}" for turn in (1, 2, 3) for moment in ("before", "after")]

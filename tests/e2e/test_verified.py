@@ -57,8 +57,7 @@ SETTINGS = [
 def test_an_environment_of_verifiers_trains_and_its_episodes_are_rebuilt_after_a_kill(tmp_path: Path) -> None:
     (tmp_path / "twice.py").write_text(TASKSET)
     verifiers = {"python": PYTHON, "folder": str(tmp_path), "environment": {"taskset": {"id": "twice"}}}
-    section = {"kind": "examples/extensions/verified.py:Verified", "settings": verifiers, "max_turns": 3}
-    section |= {"max_observation_length": 60, "timeout": 60}
+    section = {"kind": "examples/extensions/verified.py:Verified", "settings": verifiers, "max_turns": 3, "timeout": 60}
     command = ["train", "tiny-math", f"environment={json.dumps(section)}", *SETTINGS, "--run"]
     whole = ares(tmp_path, *command, "whole")
     assert whole.returncode == 0, whole.stderr[-3000:]
