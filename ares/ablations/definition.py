@@ -177,6 +177,8 @@ def list_children(ablation: Ablation, source: Path, extra: list[Override] | None
         for name, wire in child.config.watch.wires.items():
             if wire.action == "rewind":
                 raise ConfigError(f"{where}: watch.{name}.action=rewind would go on as another run: set pause or warn")
+        if child.config.train.steps != first.config.train.steps:
+            raise ConfigError(f"{where}: train.steps is one for all, or they would be compared at different steps")
         is_named = isinstance(first.config.reward.accuracy, str) and isinstance(child.config.reward.accuracy, str)
         same = SAME if is_named else (*SAME, *WHOLE_REWARD)
         if other := [each for each in differences(first.config, child.config) if each.startswith(same)]:

@@ -33,6 +33,8 @@ from ares.step import OpenEnvironment
 from ares.store import Memo, RunStore, StoreError, file_digest, is_name, name_after, read_config, runs_directory
 from ares.workers import PlainWorkers, Workers, check_engine, check_weights, latest_checkpoint
 
+OF_SETS = tuple(f"data.{name}=" for name in ("prompt_key", "answer_key", "tests_key", "id_key", "format_prompt"))
+"""Settings that say how rows are asked, which suites know themselves."""
 OF_A_RUN = ("data.", "reward.", "environment", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",
              "rollout.max_mismatch", "rollout.diffusion.")  # fmt: skip
 """Settings that may differ from the run's; the others determine its weights."""
@@ -188,6 +190,8 @@ def _overridden(request: EvaluationRequest) -> list[Override]:
     of_suite: list[Override] = []
     if request.suite is not None:
         suite = suite_of(request.suite)
+        if given := next((each for each in request.overrides if each.startswith(OF_SETS)), None):
+            raise ConfigError(f"{given}: the columns and prompts of --suite {request.suite} are its own")
         limits = {"cpu_seconds": suite.cpu_seconds, "memory_mb": suite.memory_mb}
         of_suite = [
             f"reward={json.dumps({'kind': 'code', 'code': limits})}",

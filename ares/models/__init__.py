@@ -25,6 +25,7 @@ from ares.models.weights import (
     checked_model,
     empty_model,
     persistent_buffers,
+    quiet_transformers,
     read_weights,
     stored_tensors,
 )

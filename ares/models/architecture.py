@@ -1,18 +1,18 @@
 """Checks of a model's configuration, so that what ares would compute wrongly is refused before anything is sampled.
 
-Covered: capped or scaled logits, rows beyond a model's positions, random routers, experts in vLLM, a cache or positions
-that a model ignores; the sliding window of a layer. Not covered: what only a trial on numbers shows
-(ares/models/causal.py).
+Covered: capped or scaled logits, rotary embeddings that depend on the longest row of a pass, learned positions, random
+routers, experts in vLLM, a cache or positions that a model ignores; the sliding window of a layer. Not covered: what
+only a trial on numbers shows (ares/models/causal.py).
 """
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoConfig, PretrainedConfig
 
 from ares.config import Config, ModelConfig, absent_model
@@ -22,6 +22,8 @@ SOFTCAPS = ("final_logit_softcapping", "attn_logit_softcapping")
 """Soft caps on the logits of the head and of attention; torch's fused attention ignores the latter."""
 SCALES: dict[str, Callable[[float], float]] = {"logit_scale": float, "logits_scaling": lambda divisor: 1 / divisor}
 """Settings that scale logits after the head (Cohere's, Granite's), each with the factor it means."""
+BY_LENGTH = ("longrope", "dynamic")
+"""Kinds of rope whose angles change for every row of a pass once the longest one exceeds the original window."""
 RANDOM_ROUTERS = ("phimoe",)
 """Model types whose router draws experts at random in training mode, whatever their settings say."""
 NUMBERS_OF_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
@@ -41,27 +43,28 @@ def check_architecture(config: Config) -> None:
     settings = read_settings(config.model)
     refuse_softcaps(settings, config.model.path)
     _refuse_random_routers(settings.get_text_config(), config.model)
-    most = most_positions(settings.get_text_config())
-    if most is not None and config.longest_sequence > most:
+    for kind, window in _windows_of_ropes(settings.get_text_config()):
+        if config.longest_sequence > window:
+            raise ModelError(
+                f"{config.model.path}: beyond {window} tokens its rotary embedding ({kind}) depends on the longest row "
+                f"that passes through the model beside a row, so log-probs of one response would have several values. "
+                f"data.max_prompt_length + rollout.max_response_length (and second turns) come to "
+                f"{config.longest_sequence}: stay within {window}"
+            )
+
+
+def check_positions(model: Any, config: Config) -> None:
+    """Raise ModelError where a model (on any device) has a learned embedding for fewer positions than rows may have."""
+    vocabularies = {id(part) for part in (model.get_input_embeddings(), model.get_output_embeddings())}
+    most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    tables = [part.num_embeddings for part in model.modules() if isinstance(part, nn.Embedding)
+              and id(part) not in vocabularies]  # fmt: skip
+    # OPT's has two more rows than positions, for padding.
+    if most is not None and config.longest_sequence > most and any(most <= size <= most + 2 for size in tables):
         raise ModelError(
-            f"{config.model.path}: it takes up to {most} tokens, and data.max_prompt_length + "
-            f"rollout.max_response_length (and further turns) come to {config.longest_sequence}: stay within {most}"
+            f"{model.name_or_path}: it has learned {most} positions, and data.max_prompt_length + "
+            f"rollout.max_response_length (and second turns) come to {config.longest_sequence}: stay within {most}"
         )
-
-
-def most_positions(settings: Any) -> int | None:
-    """Tokens of the longest row that a model is made for; None: its settings do not say.
-
-    Beyond the original window the angles of longrope depend on the longest row that passes beside a row.
-    """
-    most: int | None = getattr(settings, "max_position_embeddings", None)
-    written = getattr(settings, "rope_parameters", None) or {}
-    for rope in (written, *written.values()):  # some models have one for each kind of layer
-        if isinstance(rope, dict) and (original := rope.get("original_max_position_embeddings")):
-            factors = {"longrope": 1, "yarn": rope.get("factor")}
-            if factor := factors.get(rope.get("rope_type", "")):
-                most = int(original * factor)
-    return most
 
 
 def check_sampling(model: Any, config: Config) -> None:
@@ -166,6 +169,16 @@ def window_of(module: Any) -> int | None:
     if kinds and number is not None and kinds[number] != "sliding_attention":
         return None
     return window
+
+
+def _windows_of_ropes(settings: Any) -> Iterator[tuple[str, int]]:
+    """Kind and original window of every length-dependent rope; some models have one for each kind of layer."""
+    written = getattr(settings, "rope_parameters", None) or {}
+    for rope in (written, *written.values()):
+        kind = rope.get("rope_type", "") if isinstance(rope, dict) else ""
+        if any(name in kind for name in BY_LENGTH):
+            window = settings.max_position_embeddings
+            yield kind, (rope.get("original_max_position_embeddings") or window) if kind == "longrope" else window
 
 
 def first_sentence(error: BaseException) -> str:

@@ -9,6 +9,7 @@ transformed after the head (ares/models/causal.py).
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from ares.models.architecture import (
     ADAPTERS,
     ModelError,
     check_architecture,
+    check_positions,
     check_sampling,
     first_sentence,
     read_settings,
@@ -47,9 +49,6 @@ UNREADABLE = (OSError, ValueError, LookupError, EOFError, SafetensorError, pickl
 """What reading incomplete or damaged files of weights raises."""
 SHOWN = 3
 """Tensors that an error names of each kind."""
-# Problems are raised; bars and reports of loading would say them twice.
-logging.set_verbosity(logging.CRITICAL)
-logging.disable_progress_bar()
 
 
 def checked_model(config: Config, sampled: bool = True) -> Any:
@@ -57,6 +56,7 @@ def checked_model(config: Config, sampled: bool = True) -> Any:
     ModelError."""
     check_architecture(config)
     model = check_weight_files(config.model)
+    check_positions(model, config)
     if sampled:
         check_sampling(model, config)
     return model
@@ -72,14 +72,15 @@ def check_weight_files(config: ModelConfig, kind: Any = None) -> Any:
     settings = read_settings(config)
     if getattr(settings, "quantization_config", None):
         raise ModelError(f"model.path={config.path}: its weights are quantised; ares trains those that are not")
-    model = _empty(kind or PUBLISHED_AS[config.family], settings, config)
-    try:
-        how = {"device_map": {"": "meta"}, "local_files_only": True}
-        model, info = _read(type(model), settings, config, **how)
-    except ModelError as error:
-        if isinstance(error.__cause__, OSError) and not Path(config.location).is_dir():
-            return model  # of the hub, and not downloaded yet
-        raise
+    with quiet_transformers():
+        model = _empty(kind or PUBLISHED_AS[config.family], settings, config)
+        try:
+            how = {"device_map": {"": "meta"}, "local_files_only": True}
+            model, info = _read(type(model), settings, config, **how)
+        except ModelError as error:
+            if isinstance(error.__cause__, OSError) and not Path(config.location).is_dir():
+                return model  # of the hub, and not downloaded yet
+            raise
     check_loaded(info, config.path, type(model).__name__)
     return model
 
@@ -89,9 +90,10 @@ def read_weights(kind: Any, settings: Any, config: ModelConfig) -> Any:
 
     Every weight comes from the files and is finite.
     """
-    empty = _empty(kind, settings, config)
-    expected = stored_tensors(empty).keys()
-    model, info = _read(type(empty), settings, config, dtype=torch.float32)
+    with quiet_transformers():
+        empty = _empty(kind, settings, config)
+        expected = stored_tensors(empty).keys()
+        model, info = _read(type(empty), settings, config, dtype=torch.float32)
     check_loaded(info, config.path, type(model).__name__)
     if untied := stored_tensors(model).keys() ^ expected:
         raise ModelError(
@@ -197,6 +199,20 @@ def persistent_buffers(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Buffers that are saved with a model."""
     saved = model.state_dict().keys()
     yield from ((name, buffer) for name, buffer in model.named_buffers() if name in saved)
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Silence transformers' progress bar and loading report: problems are raised."""
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def _empty(kind: Any, settings: PretrainedConfig, config: ModelConfig) -> Any:

@@ -25,12 +25,13 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.utils import is_gguf_available
+from transformers.utils.logging import disable_progress_bar
 
 from ares.config import Config, ConfigError, ModelConfig
 from ares.data import load_tokenizer, odd_in_template
 from ares.engines import end_token_ids
 from ares.learner import checkpoints
-from ares.models import PUBLISHED_AS, ModelError, check_weight_files, read_settings
+from ares.models import PUBLISHED_AS, ModelError, check_weight_files, quiet_transformers, read_settings
 from ares.runs.description import check_model
 from ares.store import Ref, RunStore, StoreError, files_in, read_config, run_store
 from ares.workers import latest_checkpoint
@@ -48,6 +49,7 @@ def export(run: str, out: Path, step: int | None = None, merge: bool = False) ->
     Full weights are written in the dtype of the original model. With model.lora the adapters are written, or with
     `merge` the merged model. Raises StoreError, and then leaves nothing behind.
     """
+    disable_progress_bar()  # one for reading the weights, one for writing them
     store = run_store(run)
     with new_folder(out) as partial:  # its place is checked first
         config = read_config(store)
@@ -175,16 +177,18 @@ def import_gguf(file: Path, out: Path) -> list[str]:
     Raises ModelError where the file cannot be read or what was written does not answer alike, StoreError where nothing
     can be written; then nothing is left behind.
     """
+    disable_progress_bar()  # one for writing the weights, one for reading them again
     if not is_gguf_available():
         raise ModelError("reading GGUF files needs the package gguf: pip install gguf")
     if not file.is_file():
         raise ModelError(f"{file}: there is no such file")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-        how: dict[str, Any] = {"gguf_file": file.name}
-        if hasattr(transformers, "GgufConfig"):  # before there was one, weights were always dequantised
-            how["quantization_config"] = transformers.GgufConfig(dequantize=True)
-        model = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **how)
+        with quiet_transformers():
+            tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+            how: dict[str, Any] = {"gguf_file": file.name}
+            if hasattr(transformers, "GgufConfig"):  # before there was one, weights were always dequantised
+                how["quantization_config"] = transformers.GgufConfig(dequantize=True)
+            model = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **how)
     except Exception as error:  # of damaged files and unknown architectures gguf and transformers raise anything
         cause = " ".join(str(error).split())
         raise ModelError(f"{file}: not a GGUF file that transformers can read: {cause}") from error

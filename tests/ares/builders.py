@@ -1,11 +1,7 @@
 """Small real objects for the tests of ares/ and tasks/: configurations, the tiny model, sampled rows."""
 
-import atexit
 import copy
 import functools
-import json
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -60,17 +56,6 @@ def with_template(template: str | None) -> PreTrainedTokenizerBase:
     own = copy.deepcopy(tokenizer())
     own.chat_template = template
     return own
-
-
-@functools.cache
-def with_positions(name: str) -> Path:
-    """A copy of a tiny checkpoint that takes 4096 tokens, as suites ask for."""
-    folder = Path(tempfile.mkdtemp(prefix="ares-tiny-")) / name
-    atexit.register(shutil.rmtree, folder.parent)
-    shutil.copytree(MODEL.parent / name, folder)
-    settings = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(settings | {"max_position_embeddings": 4096}))
-    return folder
 
 
 def engine() -> TransformersEngine:

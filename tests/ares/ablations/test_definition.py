@@ -77,6 +77,7 @@ def test_a_profile_beside_the_ablation_is_found_from_anywhere(tmp_path: Path) ->
         ({"variants": {"a": ["algorithm.kl.knd=fixed"], "b": []}}, "variant 'a': tiny-math.yaml"),
         ({"variants": {"a": ["algorithm.kl.knd=fixed"], "b": []}}, "algorithm.kl.knd is unknown (did you mean kind?)"),
         ({"variants": {"a": [], "b": ["validation.n=2"]}}, "'b' is judged otherwise than 'a' (validation.n: "),
+        ({"variants": {"a": [], "b": ["train.steps=3"]}}, "variant 'b': train.steps is one for all"),
         ({"baseline": "loose"}, "baseline: 'loose' is none of the variants (fixed, as_it_is)"),
         ({"baseline": "fixed", "no_worse": {"val/accuracy": 0}}, "no_worse"),
         ({"baseline": "fixed", "no_worse": {"val/aime/accuracy": 0.02}}, "needs a held-out set called 'aime'"),

@@ -11,13 +11,14 @@ import pytest
 from huggingface_hub import constants
 from tokenizers.processors import TemplateProcessing
 
+from ares.config import ConfigError
 from ares.data import DataError
 from ares.evaluation.evaluation import Evaluation
 from ares.evaluation.request import EvaluationRequest
 from ares.evaluation.suite_problems import SuiteProblems, files_of, load_suite
 from ares.evaluation.suites import SUITES
 from ares.grading.code import written
-from tests.ares.builders import config, tokenizer, with_positions, with_template
+from tests.ares.builders import config, tokenizer, with_template
 from tests.ares.data.code_rows import APPS, HUMANEVAL, HUMANEVAL_PLUS, LIVE, MBPP, MBPP_PLUS, SCRIPT, Row
 from tests.ares.data.code_rows import written as rows_in
 
@@ -206,13 +207,20 @@ def test_an_own_file_is_a_suite(nothing_at_hand: Path) -> None:
     assert of_heads.problems.frame["begun"][0] == HUMANEVAL["prompt"]
 
 
+def test_a_suites_columns_are_its_own(nothing_at_hand: Path) -> None:
+    """All of these were accepted, and ignored."""
+    for setting in ("data.prompt_key=task", "data.tests_key=hidden", "data.format_prompt='Now: {prompt}'"):
+        with pytest.raises(ConfigError, match=r"the columns and prompts of --suite humaneval are its own"):
+            opened([setting], suite="humaneval")
+
+
 # ---- an evaluation of a suite --------------------------------------------------------------------------------------
 
 
 def opened(overrides: Sequence[str] = (), **settings: Any) -> Evaluation:
     """An evaluation that was opened, its sandbox closed again."""
     small = ["reward.code.workers=1", *overrides]
-    request = EvaluationRequest(target=str(with_positions("code")), n=1, overrides=small, **settings)
+    request = EvaluationRequest(target="examples/tiny/checkpoints/code", n=1, overrides=small, **settings)
     evaluation = Evaluation.open(request)
     evaluation.run.close()
     return evaluation

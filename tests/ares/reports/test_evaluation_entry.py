@@ -15,7 +15,7 @@ from ares.reports import log_evaluation, log_rescore
 from ares.runs.description import model_digests
 from ares.store import RunStore
 from tests import mlflow_database
-from tests.ares.builders import MODEL, config, with_positions
+from tests.ares.builders import MODEL, config
 from tests.ares.data.code_rows import MBPP, written
 from tests.ares.store_builders import chain
 
@@ -40,7 +40,7 @@ def entries(runs: Path, name: str = "ares") -> list[Entry]:
 def evaluation(runs: Path) -> Evaluation:
     """Of two problems of a suite, its sandbox closed again."""
     file = written(runs / "mbpp.jsonl", MBPP, {**MBPP, "task_id": 12, "text": "Write add once more."})
-    model = str(with_positions("code"))
+    model = str(MODEL.parent / "code")
     opened = Evaluation.open(EvaluationRequest(target=model, suite="mbpp", data=str(file), n=2, k=[1, 2]))
     opened.run.close()
     return opened

@@ -90,6 +90,61 @@ def test_wandb_is_given_every_step_once_after_a_resume(tmp_path: Path, monkeypat
     assert len(list(tmp_path.glob("mine/wandb/offline-run-*/*.wandb"))) == 2
 
 
+class WandbInMemory:
+    """What W&B does with rows: one waits for the next unless it is committed, and a kill loses what is not written."""
+
+    Error = RuntimeError
+
+    def __init__(self, offline: bool) -> None:
+        self.offline, self.starting_step = offline, 0
+        self.waiting: int | None = None
+        self.written: list[int] = []
+
+    def init(self, **settings: Any) -> "WandbInMemory":
+        """A run's object; of one that is resumed online it knows the next step."""
+        self.waiting, self.starting_step = None, 0 if self.offline else max(self.written, default=-1) + 1
+        return self
+
+    def log(self, numbers: dict[str, float], step: int, commit: bool | None = None) -> None:
+        rows = [each for each in (self.waiting, step) if each is not None]
+        self.waiting = None if commit else step
+        self.written += rows if commit else rows[:-1]
+
+    def lose(self, count: int) -> None:
+        """Be killed before the last rows are written."""
+        self.written = self.written[: len(self.written) - count]
+
+    def finish(self, exit_code: int) -> None:
+        self.written += [] if self.waiting is None else [self.waiting]
+
+
+@pytest.mark.parametrize(
+    ("offline", "seconds", "lost", "written"),
+    [
+        (True, 0.0, 0, [0, 1, 2]),
+        (True, 30.0, 1, [0, 0, 1, 2]),  # too young to be sure: all come again
+        (False, 30.0, 1, [0, 1, 2]),  # W&B says itself that it has one
+        (False, 30.0, 0, [0, 1, 2]),
+    ],
+)
+def test_rows_that_wandb_lost_in_a_kill_are_given_again(
+    offline: bool, seconds: float, lost: int, written: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note said that they were there, though W&B had not written them."""
+    monkeypatch.setattr(trackers, "WRITTEN_SECONDS", seconds)
+    wandb = WandbInMemory(offline)
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    killed = tracker("wandb", tmp_path, 2)
+    killed.catch_up()
+    assert wandb.written == [0, 1]  # the newest, too
+    killed.catch_up()
+    wandb.lose(lost)
+    tracker("wandb", tmp_path, 3).finish()
+    assert wandb.written == written
+    tracker("wandb", tmp_path, 3).finish()
+    assert wandb.written == written
+
+
 def test_trackio_has_every_step_once_after_a_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     pytest.importorskip("trackio")

