@@ -13,7 +13,7 @@ import logging
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,17 +53,20 @@ def completion_text(completion: Completion) -> str:
     raise ValueError(f"a completion is text or chat messages with an assistant message (roles here: {roles})")
 
 
-def extract_code(text: str) -> str | None:
-    """The first closed code block marked as Python, without its fences; None if there is none. Within a list, its
-    lines are moved to the left.
+def code_blocks(text: str) -> Iterator[str]:
+    """The closed code blocks marked as Python, without their fences. Within a list, their lines are moved to the left.
 
     The mark may be Python, py or python3: what a format is worth is not asked here (`code_format_score`).
     """
     for block in text.split(FENCE)[1:-1:2]:
         head, line_break, code = block.partition("\n")
         if line_break and _MARK.fullmatch(head.rstrip()):
-            return textwrap.dedent(code) if _INDENTED.match(code) else code
-    return None
+            yield textwrap.dedent(code) if _INDENTED.match(code) else code
+
+
+def extract_code(text: str) -> str | None:
+    """The first of a text's `code_blocks`; None if there is none."""
+    return next(code_blocks(text), None)
 
 
 def code_format_score(text: str, language: str = "python", allow_trailing_text: bool = False) -> float:

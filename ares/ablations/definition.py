@@ -20,31 +20,26 @@ from ares.config import (
     ConfigError,
     Override,
     Strict,
+    differences,
     explain,
-    fingerprint,
     load,
     nearest,
     read_yaml,
-    result_settings,
 )
 from ares.data import Problems
 from ares.evaluation import digest_problems
 from ares.store import RULE, is_name
 
 ABLATIONS = PROFILES / "ablations"
-OWN = ("train.seed", "train.tokens", "tracking.experiment", "tracking.parent_run", "tracking.tags")
-"""Settings that the ablation sets in every child."""
 AREA = "area/"
 """Prefix of a metric's mean over the tokens sampled on the way."""
-COMMON_ONLY = ("train.steps", "tracking.", "validation.")
-"""Settings in which variants may not differ: they would be compared at different steps or by different measures."""
-OF_GRADING = (
-    "reward.answer", "reward.computed", "reward.code.cpu_seconds", "reward.code.memory_mb", "reward.code.packages",
-    "reward.code.untrusted",
+SAME = (
+    "validation.", "reward.accuracy", "reward.answer", "reward.computed", "reward.code.accuracy",
+    "reward.code.cpu_seconds", "reward.code.memory_mb", "reward.code.packages", "reward.code.untrusted",
 )  # fmt: skip
-"""Settings, equal in all variants, that decide how held-out responses are graded, whatever they are worth."""
-ACCURACIES = ("accuracy", "pass_at_n")
-"""How the names of metrics end that depend on what counts as right."""
+"""Settings, or sections, in which variants may not differ: held-out responses would be measured by other rules."""
+WHOLE_REWARD = ("reward.kind", "reward.by_row", "reward.weights", "reward.judge", "reward.model")
+"""Nor in these, unless reward.accuracy names what is right."""
 HELD_OUT = (
     "accuracy", "pass_at_n", "response_length", "format", "clip_ratio", "denoising_passes", "reward", "pass_ratio",
     *(f"{bucket}_share" for bucket in BUCKETS),
@@ -57,8 +52,6 @@ HELD_OUT_GROUPS = ("rewards", "episode", "error")
 def _check_name(name: str) -> str:
     if not is_name(name):
         raise ConfigError(f"it is made of {RULE}")
-    if name in ("nan", "inf"):
-        raise ConfigError("in a report's rows it would be a number")
     return name
 
 
@@ -173,23 +166,8 @@ def list_children(ablation: Ablation, source: Path, extra: list[Override] | None
     Seeds vary slowest, so that every variant has a finished child early. Raises ConfigError naming the file, the
     variant and the field.
     """
-    places: dict[str, tuple[list[Override], tuple[str, ...]]] = {
-        "overrides": ([*ablation.overrides, *(extra or [])], OWN)
-    }
-    places |= {f"variant {variant!r}": (of, OWN + COMMON_ONLY) for variant, of in ablation.variants.items()}
-    for place, (overrides, fixed) in places.items():
-        if wrong := [override for override in overrides if _sets(override, fixed)]:
-            raise ConfigError(f"{source}: {place}: {wrong[0]!r} is set by the ablation, or for all variants alike")
     children = [_resolve(ablation, source, variant, seed, extra or []) for seed in ablation.seeds
                 for variant in ablation.variants]  # fmt: skip
-    seen: dict[str, Child] = {}
-    for child in children:
-        other = seen.setdefault(fingerprint(child.config), child)
-        if other is not child:
-            raise ConfigError(
-                f"{source}: variants {other.variant!r} and {child.variant!r} are one and the same: they differ in no "
-                "setting that changes results"
-            )
     first = children[0]
     for child in children[: len(ablation.variants)]:
         where = f"{source}: variant {child.variant!r}"
@@ -199,11 +177,12 @@ def list_children(ablation: Ablation, source: Path, extra: list[Override] | None
         for name, wire in child.config.watch.wires.items():
             if wire.action == "rewind":
                 raise ConfigError(f"{where}: watch.{name}.action=rewind would go on as another run: set pause or warn")
-        there, here = (_find_grading(each.config, ablation.judged) for each in (first, child))
-        changed = [f"{name}: {there.get(name)!r} → {here.get(name)!r}" for name in there | here
-                   if there.get(name) != here.get(name)]  # fmt: skip
-        if changed:
-            raise ConfigError(f"{where} is judged otherwise than {first.variant!r} ({'; '.join(changed)})")
+        if child.config.train.steps != first.config.train.steps:
+            raise ConfigError(f"{where}: train.steps is one for all, or they would be compared at different steps")
+        is_named = isinstance(first.config.reward.accuracy, str) and isinstance(child.config.reward.accuracy, str)
+        same = SAME if is_named else (*SAME, *WHOLE_REWARD)
+        if other := [each for each in differences(first.config, child.config) if each.startswith(same)]:
+            raise ConfigError(f"{where} is judged otherwise than {first.variant!r} ({'; '.join(other)})")
     return children
 
 
@@ -221,15 +200,6 @@ def check_same_problems(held_out: Mapping[str, Problems | None]) -> None:
 
 def _identify(problems: Problems | None) -> tuple[list[str], str] | None:
     return None if problems is None else (problems.frame["id"].tolist(), digest_problems(problems.frame))
-
-
-def _find_grading(config: Config, metrics: set[str]) -> dict[str, Any]:
-    """The settings that decide what these metrics mean on held-out problems."""
-    settings = result_settings(config)
-    found = {name: settings[name] for name in OF_GRADING}
-    if any(metric.endswith(ACCURACIES) for metric in metrics):
-        found |= config.reward.accuracy_rule
-    return found
 
 
 def _find_need(metric: str, config: Config) -> str | None:
@@ -269,9 +239,3 @@ def _resolve(ablation: Ablation, source: Path, variant: str, seed: int, extra: l
     except ConfigError as error:
         raise ConfigError(f"{source}: variant {variant!r}: {error}") from error
     return Child(ablation.name_child(variant, seed), variant, seed, profile, overrides, config)
-
-
-def _sets(override: Override, fields: tuple[str, ...]) -> bool:
-    """Whether the override sets one of the fields, something in one, or a section that holds one."""
-    name = override.partition("=")[0]
-    return any(f"{name}.".startswith(f"{field.rstrip('.')}.") or field.startswith(f"{name}.") for field in fields)

@@ -92,8 +92,7 @@ def render(ablation: AblationRows, rows_name: str, picture: str = "") -> str:
     newest = rows.index.to_frame()["step"].groupby(CHILD).max()
     complete = rows[rows.droplevel("step").index.isin(finished)]  # others would cut the curves' means short
     drawn = dict.fromkeys(definition.variants, rows[:0])
-    for some in (rows, complete):
-        drawn |= {str(variant): of for variant, of in some.groupby("variant")}
+    drawn |= {str(variant): of for variant, of in complete.groupby("variant")}
     window = max(1, (last or 0) // 20)
     panels = [(measure.metric, measure.title, window) for measure in measures[2:]
               if measure.how in ("tail", "mean") and measure.metric != definition.metric]  # fmt: skip
@@ -110,9 +109,6 @@ def render(ablation: AblationRows, rows_name: str, picture: str = "") -> str:
         colors={variant: PALETTE[place % len(PALETTE)] for place, variant in enumerate(definition.variants)},
         settings=ablation.settings.fillna("–"),
         unfinished=[(about["name"], newest.get(child)) for child, about in children.items() if child not in finished],
-        missing=[f"{variant}, seed {seed}" for variant in definition.variants for seed in definition.seeds
-                 if (variant, seed) not in children],
-        versions=sorted({about["code_version"] for about in children.values()}),
         at_the_end=tabulate_measures(ablation, measures),
         sources=[source for measure in measures for source in list_sources(ablation, measure)],
         differences=_embed(picture),

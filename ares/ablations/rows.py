@@ -47,7 +47,7 @@ class AblationRows:
     command_line: str
     children: dict[Any, dict[str, Any]]
     """Those that were started, by variant and seed in the definition's order: the run_id of MLflow's entry (None: there
-    is none), name, variant, seed, code_version."""
+    is none), name, variant, seed."""
     settings: pd.DataFrame
     """The settings in which variants differ, a column a variant with any child; NaN where one has no such setting."""
     rows: pd.DataFrame
@@ -102,7 +102,6 @@ def read_rows(name: str, runs: Path) -> AblationRows:
         described = store.read_run()
         children[variant, seed] = {
             "run_id": described["mlflow_run_id"], "name": store.name, "variant": variant, "seed": seed,
-            "code_version": described["code_version"],
         }  # fmt: skip
         own = result_settings(read_config(store))
         settings.setdefault(variant, {name: str(value) for name, value in own.items()})
@@ -176,7 +175,6 @@ def read_csv(path: Path) -> AblationRows:
 def _read_lines(text: str) -> pd.DataFrame:
     """A line for each child and step, and the columns that any has a value of."""
     lines = pd.read_csv(
-        io.StringIO(text), index_col=ROW, dtype={"variant": str}, float_precision="round_trip",
-        keep_default_na=False, na_values=["", "nan", "inf"],
-    )  # fmt: skip
+        io.StringIO(text), converters={"variant": str}, float_precision="round_trip", na_values=["inf"]
+    ).set_index(ROW)
     return lines.dropna(axis=1, how="all").astype(float)

@@ -10,14 +10,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from mlflow import MlflowClient
-
 from ares.ablations.definition import AREA, Ablation
 from ares.ablations.rows import FILE, read_file, read_rows
 from ares.config import Config, ConfigError, Override
 from ares.errors import UserError
 from ares.printable import without_credentials
-from ares.reports import AWAY, Entry, Tracking, find_or_create, reason
+from ares.reports import AWAY, Tracking, find_or_create, reason
 from ares.store import RunStore, mlflow_page, tracking_uri
 
 
@@ -108,20 +106,9 @@ class ParentRun:
 def complete_entry(config: Config, store: RunStore, finished: bool) -> None:
     """Log what MLflow is missing of a child: MLflow was away or locked, or the child was killed before it could log.
 
-    Does nothing if the child is tracked elsewhere. Raises UserError if MLflow is away.
+    Does nothing if the child is tracked elsewhere.
     """
     if "mlflow" not in config.tracking.kinds:
         return
-    tracking, run_id = Tracking(config.tracking, config, store), store.read_run()["mlflow_run_id"]
-    if run_id is not None:
-        with _naming_mlflow(tracking.uri):
-            entry = Entry(MlflowClient(tracking_uri=tracking.uri), run_id)
-            if not entry.is_gone:
-                there = entry.client.get_run(run_id)
-                logged = there.data.tags.get("ares.logged_commit")
-                if there.info.status == "FINISHED" and logged == store.digest(store.committed_steps()[-1]):
-                    return
-    if finished:
-        tracking.finish()
-    else:
-        tracking.catch_up()
+    tracking = Tracking(config.tracking, config, store)
+    (tracking.finish if finished else tracking.catch_up)()

@@ -9,14 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from ares.store import MEMO_FILE, Commit, RunStore, StoreError
+from ares.store import Commit, RunStore, StoreError
 
-TABLES = ("samples", "evaluation", "dropped")
-"""A step's tables of samples: those trained on, the held-out ones, and those drawn and not trained on."""
+TABLES = ("samples", "evaluation")
+"""A step's tables of samples: those trained on, and the held-out ones."""
 WITHOUT = {
     "samples": "its trained samples cannot be shown, curves can",
     "evaluation": "its held-out samples cannot be shown, curves can",
-    "dropped": "the groups that its filter dropped cannot be shown, those trained on can",
     "batch": "tokens have no colours there, texts and rewards can be shown",
 }
 """What is missing where an artifact is."""
@@ -35,7 +34,6 @@ def describe(store: RunStore) -> dict[str, Any]:
         "name": store.name,
         "fork": None if fork is None else {"run": fork.run, "at": fork.at, "phase": fork.phase},
         "settings": pd.json_normalize(described.get("config", {})).to_dict("records")[0],
-        "created": described.get("created", ""),
         "step": commit.step,
         "accuracy": evaluations[-1].get("accuracy"),
     }
@@ -47,8 +45,10 @@ def curves(store: RunStore) -> dict[str, Any]:
     steps = store.committed_steps()
     commits = [store.read_commit(step) for step in steps]
     names = sorted({name for commit in commits for name in commit.metrics})
-    prompts = store.read_run().get("config", {}).get("rollout", {}).get("prompts", 0)
-    files = {table: _files(store, commits, table, prompts) for table in (*TABLES, "batch")}
+    files = {
+        table: {one.step: one.artifacts[table].path for one in commits if table in one.artifacts}
+        for table in (*TABLES, "batch")
+    }
     there = {table: [step for step, path in of.items() if _is_there(store, path)] for table, of in files.items()}
     return {
         "steps": steps,
@@ -69,15 +69,6 @@ def _rescore(store: RunStore, name: str) -> dict[str, Any]:
     return {"name": name, "overrides": read.get("asked.json", []), "steps": steps}
 
 
-def _files(store: RunStore, commits: list[Commit], table: str, prompts: int) -> dict[int, str]:
-    """The file of a table in each step that has it. prompts: groups that a step trains on; if it drew more, it dropped
-    some, which its phases name."""
-    if table != "dropped":
-        return {one.step: one.artifacts[table].path for one in commits if table in one.artifacts}
-    drew_more = [one.step for one in commits if one.metrics.get("filter/drawn_prompts", 0) > prompts]
-    return {step: f"{store.step_path(step)}/{MEMO_FILE}" for step in drew_more}
-
-
 def _is_there(store: RunStore, path: str) -> bool:
     """Whether a file is there; of a run at a URL, whether it was written: it is fetched when it is shown."""
     return store.mirror is not None or (store.directory / path).exists()
@@ -89,7 +80,8 @@ def _missing(
     for table, of in files.items():
         if gone := [step for step in of if step not in there[table]]:
             file = of[gone[0]].rpartition("/")[2]
-            yield f"step {_ranges(gone)}: {file} is gone (`ares gc` deletes some): {WITHOUT[table]}"
+            steps = f"step {gone[0]}" if len(gone) == 1 else f"{len(gone)} steps ({gone[0]} to {gone[-1]})"
+            yield f"{steps}: {file} is gone (`ares gc` deletes some): {WITHOUT[table]}"
     if not commits:
         yield "no step is finished yet: there is nothing to show"
     elif _newest(store) > commits[-1].step:
@@ -99,14 +91,3 @@ def _missing(
 def _newest(store: RunStore) -> int:
     """The last step that has a commit, intact or not."""
     return max((int(path.name) for path in store.children("steps") if (path / "COMMIT.json").exists()), default=0)
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Ascending numbers in words: 1–3, 7."""
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and spans[-1][-1] == number - 1:
-            spans[-1].append(number)
-        else:
-            spans.append([number])
-    return ", ".join(f"{span[0]}–{span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)

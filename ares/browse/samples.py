@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 
 from ares.browse.runs import TABLES, curves
 from ares.config import location
-from ares.store import DamagedArtifact, RunStore, StoreError, checked_name, read_drawn
+from ares.store import DamagedArtifact, RunStore, StoreError, checked_name
 
 TEXTS = (
     "prompt", "response", "ground_truth", "test_outcomes", "media_references",
@@ -51,12 +51,6 @@ def samples(store: RunStore, step: int, table: str) -> dict[str, Any]:
 def texts(store: RunStore, step: int, table: str) -> list[str]:
     """All responses of a step, row by row."""
     return list(_rows(store, step, table)["response"])
-
-
-def matching(store: RunStore, step: int, table: str, text: str) -> list[bool]:
-    """Which of a step's responses contain a text, whatever its case."""
-    rows = _rows(store, step, table)
-    return [bool(found) for found in rows["response"].str.contains(text, case=False, regex=False)]
 
 
 def group(store: RunStore, step: int, table: str, number: int) -> dict[str, Any]:
@@ -176,8 +170,6 @@ def _group(store: RunStore, step: int, table: str, number: int) -> pd.DataFrame:
 
 def _table(store: RunStore, step: int, table: str, columns: tuple[str, ...] | None = None) -> pa.Table:
     """A table, or some of its columns. Raises StoreError if it is gone."""
-    if table == "dropped":
-        return _dropped(store, step)
     ref = store.read_commit(step).artifacts.get(table) if table in TABLES else None
     if ref is None:
         raise StoreError(f"Run {store.name!r}: step {step} has no {table}")
@@ -185,26 +177,6 @@ def _table(store: RunStore, step: int, table: str, columns: tuple[str, ...] | No
     if not path.exists():
         raise StoreError(f"{path} is gone: this step's {table} cannot be shown")
     return _read(path, ref.sha256, columns)
-
-
-@lru_cache(maxsize=4)
-def _dropped(store: RunStore, step: int) -> pa.Table:
-    """What a step drew and did not train on, as the engine and the grader left it; prompts and answers as far as the
-    bootstrap met the problems. Raises StoreError."""
-    drawn, scores = read_drawn(store, step)
-    store.forget(step)
-    trained = _table(store, step, "samples", ("slot",))["slot"].to_pylist()
-    rows = drawn.join(scores.drop(columns=["id", "slot", "sample"]))
-    rows = rows[~rows["slot"].isin(trained) & (rows["sample"] >= 0)].reset_index(drop=True)
-    of_problems = ("id", "prompt", "ground_truth")
-    known = _table(store, 0, "samples", of_problems).to_pandas().drop_duplicates("id").set_index("id")
-    for name in of_problems[1:]:
-        of_problem = rows["id"].map(known[name]).astype(object)
-        values = rows[name].where(rows[name].notna(), of_problem) if name in rows else of_problem  # of a second turn
-        rows[name] = values.where(values.notna(), None)
-    rows["tokens"] = rows["sampled"].map(sum) if "sampled" in rows else rows["token_ids"].map(len)
-    shown = [name for name in rows if name in TEXTS or not rows[name].map(lambda value: np.ndim(value) > 0).any()]
-    return pa.Table.from_pandas(rows[shown], preserve_index=False)  # without what the engine knows of each token
 
 
 @lru_cache(maxsize=4)

@@ -18,8 +18,8 @@ from ares.cluster.actors import EngineActor, LearnerActor, actor_options
 from ares.cluster.connection import connect, has_died
 from ares.cluster.failures import DEATHS, WorkerError, failure
 from ares.cluster.groups import ActorHung, EngineGroup, LearnerGroup, Patience, name_of
-from ares.config import Config, ConfigError
-from ares.models import settings_against
+from ares.config import Config
+from ares.models import SETTINGS_AGAINST
 from ares.store import RunStore
 from ares.workers import Workers, bundles, check_gpus, demand, uses_gpus
 
@@ -40,8 +40,8 @@ class Cluster(Workers):
         self._roles: dict[str, str] = {}
         """Of every actor that was started, by its hexadecimal id."""
         self._placement: Any = None
-        self._had_gpus = False
-        """Whether the actors were placed on GPUs: a run does not change to CPUs when they are gone."""
+        self._gpus = 0
+        """How many the run was placed on: it does not change to CPUs when they are gone."""
         self._patience = Patience()
         self._leaving = asyncio.Lock()
 
@@ -86,37 +86,18 @@ class Cluster(Workers):
         threads = learner.threads * learner.ranks + rollout.threads * rollout.engines
         joining = not ray.is_initialized()
         connect(max(os.cpu_count() or 1, threads))
-        if joining and (free := ray.available_resources().get("CPU", 0.0)) < threads:
+        gpus = max(int(ray.cluster_resources().get("GPU", 0)), self._gpus)
+        check_gpus(self.config, gpus, "the Ray cluster")
+        self._gpus = demand(self.config) if uses_gpus(self.config, gpus) else 0
+        free = ray.available_resources()
+        cpus_left, gpus_left = free.get("CPU", 0.0), free.get("GPU", 0.0)
+        if joining and (cpus_left < threads or gpus_left < self._gpus):
             logger.warning(
-                "learner.ranks=%d × threads=%d + rollout.engines=%d × threads=%d need %d CPUs, and the Ray cluster has "
-                "%g free of %g: the run waits for more",
-                learner.ranks, learner.threads, rollout.engines, rollout.threads,
-                threads, free, ray.cluster_resources().get("CPU", 0.0),
+                "the run needs %d CPUs and %d GPUs, of which %g and %g are free on the Ray cluster: it waits",
+                threads, self._gpus, cpus_left, gpus_left,
             )  # fmt: skip
-        self._take_gpus(joining)
-
-    def _take_gpus(self, joining: bool) -> None:
-        """Ask for a placement group where the run is placed on GPUs; joining: a cluster, for the first time."""
-        available, needed = int(ray.cluster_resources().get("GPU", 0)), demand(self.config)
-        if self._had_gpus and available < needed:  # else the run would go on with fewer, or on CPUs
-            logger.warning(
-                "the Ray cluster has lost GPUs: the run needs %d and waits until it has more than %d", needed, available
-            )
-            available = needed
-        check_gpus(self.config, available, "the Ray cluster")
-        self._had_gpus = uses_gpus(self.config, available)
-        if self._had_gpus and self._placement is None:
-            asked = bundles(self.config)
-            largest = max(int(node["Resources"].get("GPU", 0)) for node in ray.nodes() if node["Alive"])
-            if (each := max(int(bundle["GPU"]) for bundle in asked)) > max(largest, 1):
-                raise ConfigError(
-                    f"rollout.vllm.tensor_parallel={each}: no machine of the Ray cluster has more than {largest} GPUs"
-                )
-            if joining and (free := ray.available_resources().get("GPU", 0.0)) < needed:
-                logger.warning("%g of %d GPUs are free, the run needs %d: it waits for more", free, available, needed)
-            self._placement = ray.util.placement_group(asked, strategy="PACK")
-        elif joining and self.config.learner.device == "auto" and "RAY_ADDRESS" in os.environ:
-            logger.warning("the Ray cluster has no GPU, so the run uses CPUs (with learner.device=cuda it would not)")
+        if self._gpus and self._placement is None:
+            self._placement = ray.util.placement_group(bundles(self.config), strategy="PACK")
 
     def _make(self, role: str, actor: type, *given: tuple[Any, ...]) -> list[Any]:
         """Start the actors of a role, with these arguments for each."""
@@ -168,7 +149,7 @@ class Cluster(Workers):
                 self._let_go(dead)
                 if deaths[whose] == ATTEMPTS:
                     told = f"The {whose} {what} {ATTEMPTS} times in the same phase: {error}"
-                    hint = f" If memory ran out, {settings_against(self.config, whose)}"
+                    hint = f" If memory ran out, {SETTINGS_AGAINST[whose]}"
                     raise WorkerError(told + (hint if what == "died" else "")) from error
             except RayTaskError as error:
                 raise failure(role, error, self.store) from error

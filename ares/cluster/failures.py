@@ -15,33 +15,23 @@ DEATHS = (RayActorError, OutOfMemoryError)
 ROLES = {"LearnerActor": "learner", "EngineActor": "engine"}
 """Roles of actors, by the class name in the first line of Ray's error."""
 _COLOUR = re.compile(r"\x1b\[\d+m")
-_RAISED = re.compile(
-    r"^(?P<kind>(?:[A-Za-z_]\w*\.)+\w+|\w+(?:Error|Exception|Exit|Interrupt|Iteration)):?(?: (?P<cause>.*))?$",
-    re.MULTILINE,
-)
-"""The first line of an error: a dotted name, or a built-in's. Messages may have lines like `Hint: …`."""
 
 
 class WorkerError(UserError, RuntimeError):
     """An actor raised, or died too often; the run can be resumed once the cause is gone."""
 
 
-def raised(trace: str) -> tuple[str, str]:
-    """Kind and first line of the error at the end of a remote trace."""
-    errors = list(_RAISED.finditer(trace))
-    return (errors[-1]["kind"], errors[-1]["cause"] or "") if errors else ("error", trace.strip().rpartition("\n")[2])
-
-
 def failure(role: str, error: Exception, store: RunStore) -> WorkerError:
     """What an actor raised, in one line; its trace goes to a file of the run directory."""
     trace = _COLOUR.sub("", str(error))
     role = next((role for kind, role in ROLES.items() if kind in trace.partition("\n")[0]), role)
-    kind, cause = raised(trace)
-    told = cause if kind.startswith("ares.") else f"{kind}: {cause}".removesuffix(": ")
+    cause = getattr(error, "cause", None)
+    if cause is None:  # it failed while it was made
+        told = trace.strip().rpartition("\n")[2]
+    else:
+        kind = "" if isinstance(cause, UserError) else f"{type(cause).__name__}: "
+        told = (kind + str(cause).partition("\n")[0]).removesuffix(": ")
     file = store.here(f"errors/{role}.txt")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(trace + "\n", encoding="utf-8")
-    except OSError as unwritten:  # the disk that was too full for what it wrote
-        return WorkerError(f"The {role} failed: {told} (its trace cannot be written: {unwritten.strerror})")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(trace + "\n", encoding="utf-8")
     return WorkerError(f"The {role} failed: {told} (its trace: {file})")

@@ -174,7 +174,7 @@ def _lay_over(settings: dict[str, Any], override: Override) -> None:
 
 def _value(text: str, setting: str) -> Any:
     """The value of an override. What a setting takes as text is text as it stands, whatever YAML would make of it
-    (`Question: {prompt}`, `*.jsonl`, `no`), but for double quotes around all of it, and `null`."""
+    (`Question: {prompt}`, `*.jsonl`, `no`), but for quotes around all of it, and `null`."""
     *_, (name, _, kind) = walk(setting.split("."), Config)
     types = alternatives(kind) if name == setting else ()
     if str not in types:
@@ -184,10 +184,13 @@ def _value(text: str, setting: str) -> Any:
     ends = text[0] + text[-1]
     if ends in ("[]", "{}") and any(get_origin(each) in (list, tuple, dict) for each in types):
         return yaml.load(text, _OneOfEach)
-    try:
-        return json.loads(text) if ends == '""' else text
-    except ValueError:
+    if ends not in ('""', "''") or len(text) < 2:
         return text
+    try:
+        value = yaml.load(text, _OneOfEach)
+    except NOT_YAML:
+        return text
+    return value if isinstance(value, str) else text
 
 
 def _flat(section: BaseModel, values: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:

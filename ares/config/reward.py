@@ -221,27 +221,6 @@ class RewardConfig(Strict):
         return named if is_one and named not in self.kinds else None
 
     @property
-    def accuracy_rule(self) -> dict[str, Any]:
-        """What decides which responses count as right. Two runs have comparable accuracies if it is equal: math alone
-        and one of several functions with accuracy=math have the same."""
-        named, of_part = self.accuracy, {part_name(kind): kind for kind in self.kinds}
-        if isinstance(named, str):
-            named = self.accuracy_function or of_part.get(part_name(named))
-        elif named is None and len(self.kinds) == 1 and self.kind not in ("reasoning_gym", "environment"):
-            named = self.kinds[0]
-        if isinstance(named, str):
-            found: dict[str, Any] = {"reward.accuracy": named}
-        elif self.accuracy is None and "environment" in self.kinds:
-            found = {"reward.accuracy": "an environment's success"}
-        else:
-            found = {"reward.accuracy": self.accuracy, "reward.kind": self.kinds, "reward.by_row": self.by_row}
-        if isinstance(named, float):
-            found["reward.weights"] = self.weight_of
-        settings = {"code.accuracy": self.code.accuracy, "judge": self.judge, "model": self.model}
-        asked = found.get("reward.kind", (named,))
-        return found | {f"reward.{name}": of for name, of in settings.items() if name.partition(".")[0] in asked}
-
-    @property
     def compares_answers(self) -> bool:
         """Whether responses are compared with an answer by our own grader."""
         return "math" in (*self.kinds, self.accuracy)

@@ -26,10 +26,8 @@ def silent_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[frozenset[int], b
 
 def response_texts(tokenizer: PreTrainedTokenizerBase, responses: list[list[int]]) -> list[str]:
     """The text of each response."""
-    silent, are_all = silent_tokens(tokenizer)
-    if not are_all:
-        responses = [[token for token in ids if token not in silent] for ids in responses]
-    return tokenizer.batch_decode(responses, skip_special_tokens=are_all)
+    silent, _ = silent_tokens(tokenizer)
+    return tokenizer.batch_decode([[token for token in ids if token not in silent] for ids in responses])
 
 
 def opened_texts(tokenizer: PreTrainedTokenizerBase, prompts: Iterable[list[int]], texts: Iterable[str]) -> list[str]:

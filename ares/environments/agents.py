@@ -152,19 +152,14 @@ class AgentEnvironment:
         if not known:
             self._tools = tools
             return Reply(chat={"messages": messages, "tools": tools})
-        added = messages[len(known) :]
-        following = read_following(added)
-        pairs = zip(strip_messages(known), strip_messages(messages), strict=False)
-        if changed := next((place for place, (old, new) in enumerate(pairs, 1) if old != new), 0):
-            wrong = f"message {changed} is not what it was"
-        elif following is None:
-            roles = ", ".join(each["role"] for each in added) or "nobody"
-            wrong = f"after the answer come messages of {roles}, not one of a user or results of tools"
-        elif tools != self._tools:
-            wrong = "its tools are others"
-        else:
-            return Reply(following)
-        raise AgentFailed(f"request {self._turn + 1} does not continue the one before: {wrong}")
+        count = len(known)
+        following = read_following(messages[count:])
+        if strip_messages(known) != strip_messages(messages[:count]) or following is None or tools != self._tools:
+            raise AgentFailed(
+                f"request {self._turn + 1} does not continue the one before: its messages and the answer, then one "
+                "message of a user or results of tools, with the same tools"
+            )
+        return Reply(following)
 
     def _end(self) -> Reply:
         try:

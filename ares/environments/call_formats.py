@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rewards.code import FENCE, code_blocks
 from rewards.thinking import without_thinking
 
 Message = dict[str, Any]
@@ -52,9 +53,10 @@ def _hermes(text: str) -> list[Call | Malformed]:
             calls.append(Malformed("<tool_call> has no </tool_call>"))
             break
         try:
-            calls.append(_call(_JSON.decode(found[1]), "arguments"))
-        except (ValueError, RecursionError) as error:
-            calls.append(_broken(error))
+            value = json.loads(found[1])
+        except (ValueError, RecursionError):
+            value = None
+        calls.append(_call(value, "arguments"))
     return calls
 
 
@@ -63,9 +65,9 @@ def _llama(text: str) -> list[Call | Malformed]:
     text = text.strip()
     while text.startswith("{"):
         try:
-            value, end = _JSON.raw_decode(text)
-        except (ValueError, RecursionError) as error:
-            return [*calls, _broken(error)]
+            value, end = json.JSONDecoder().raw_decode(text)
+        except (ValueError, RecursionError):
+            value, end = {"name": None}, len(text)
         if not calls and not {"name", "parameters"} & value.keys():
             return []  # an answer in JSON
         calls.append(_call(value, "parameters"))
@@ -74,21 +76,10 @@ def _llama(text: str) -> list[Call | Malformed]:
 
 
 def _python(text: str) -> list[Call | Malformed]:
-    calls: list[Call | Malformed] = []
-    begins = None
-    text, indent = text.replace("\r\n", "\n"), ""
-    for fence in _FENCE.finditer(text):
-        if begins is None and fence[2]:
-            begins, indent = fence.end() + 1, fence[1]
-        elif begins is not None and not fence[2]:
-            code = re.sub(f"^{indent}", "", text[begins : fence.start()], flags=re.MULTILINE)
-            calls.append(Call("python", {"code": code}))
-            begins = None
-    return calls if begins is None else [*calls, Malformed("```python has no closing ```")]
-
-
-_FENCE = re.compile(r"^([ \t]*)```(python3?|py)?[ \t]*$|```[ \t]*$", re.MULTILINE | re.IGNORECASE)
-"""(indentation, language) of a line that opens or closes a block; or the end of a line of code, which closes it."""
+    calls: list[Call | Malformed] = [Call("python", {"code": code}) for code in code_blocks(text)]
+    if len(list(code_blocks(f"{text}\n{FENCE}"))) > len(calls):
+        calls.append(Malformed("```python has no closing ```"))
+    return calls
 
 
 FORMATS: Mapping[str, Callable[[str], list[Call | Malformed]]] = {
@@ -100,26 +91,14 @@ FORMATS: Mapping[str, Callable[[str], list[Call | Malformed]]] = {
 
 def _call(value: Any, arguments: str) -> Call | Malformed:
     """A call from its JSON, whose arguments are under this key."""
-    if not isinstance(value, dict):
-        return Malformed("a call is a JSON object")
-    if not isinstance(value.get("name"), str):
-        return Malformed('a call has a "name", which is a string')
-    if unknown := [key for key in value if key not in ("name", arguments)]:
-        return Malformed(f'a call has "name" and "{arguments}", not "{unknown[0]:.40}"')
-    if not isinstance(value.get(arguments, {}), dict):
-        return Malformed(f'"{arguments}" is a JSON object')
+    if (
+        not isinstance(value, dict)
+        or not isinstance(value.get("name"), str)
+        or not isinstance(value.get(arguments, {}), dict)
+        or value.keys() - {"name", arguments}
+    ):
+        return Malformed(f'a call is {{"name": "...", "{arguments}": {{...}}}}, in JSON')
     return Call(value["name"], value.get(arguments, {}))
-
-
-def _broken(error: ValueError | RecursionError) -> Malformed:
-    return Malformed(f"broken JSON: {'nested too deeply' if isinstance(error, RecursionError) else error}")
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
-
-
-_JSON = json.JSONDecoder(parse_constant=_refuse)
 
 
 def write_answer(response: str, has_tools: bool, call_format: str, name: str) -> Message:

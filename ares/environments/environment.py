@@ -47,19 +47,13 @@ class Reply:
     def digest(self) -> str:
         """Hash by which a rebuilt episode is compared; metrics may differ, such as a time that was taken."""
         told = {name: value for name, value in asdict(self).items() if name != "metrics"}
-        if self.chat is None:
-            del told["chat"]  # older runs, which know no chats, still resume
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
-
-
-LONGEST_ANSWER = 1_000_000
-"""Characters of a final answer."""
 
 
 def checked(reply: Any, longest: int) -> Reply:
     """What an environment returned as a Reply of plain values, its observations cut to `longest` characters.
 
-    Raises TypeError or ValueError in one line: not a Reply, not text, not a finite number, an answer too long.
+    Raises TypeError or ValueError in one line: not a Reply, not text, not a finite number.
     """
     if not isinstance(reply, Reply):
         raise TypeError(f"step returned {article(reply)}, not a Reply (from ares.environments import Reply)")
@@ -72,8 +66,6 @@ def checked(reply: Any, longest: int) -> Reply:
     if success is not None and not 0 <= success <= 1:
         raise ValueError(f"success lies in [0, 1] (got {success:g})")
     answer = None if reply.answer is None else str(reply.answer).encode(errors="backslashreplace").decode()
-    if answer is not None and len(answer) > LONGEST_ANSWER:
-        raise ValueError(f"the answer has {len(answer)} characters, more than {LONGEST_ANSWER}")
     metrics = {str(name): finite(value, f"the metric {name}") for name, value in reply.metrics.items()}
     return Reply(
         cut if isinstance(reply.observation, tuple) else cut[0],

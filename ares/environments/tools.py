@@ -94,7 +94,7 @@ ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}")
 """Of an object in memory: another one whenever the same code runs."""
 LIMITS = ("timeout", "memory", "output_limit")
 SESSION = """
-import ast, contextlib, io, os
+import ast, contextlib, io
 space = {{"__name__": "__main__"}}
 def run(name, text):
     tree = ast.parse(text, name)
@@ -107,16 +107,13 @@ for text in {earlier!r}:
     with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
         with contextlib.redirect_stderr(io.StringIO()):
             run("<earlier code>", text)
+printed = io.StringIO()
 try:
-    run("<code>", {last!r})
+    with contextlib.redirect_stdout(printed):
+        run("<code>", {last!r})
 finally:
-    print(end="", flush=True)
-    with contextlib.suppress(OSError):
-        printed = os.lseek(1, 0, os.SEEK_CUR)
-        if printed > {most}:
-            os.ftruncate(1, {most})
-            os.lseek(1, {most}, os.SEEK_SET)
-            print(f"\\n({{printed}} bytes in all)")
+    text = printed.getvalue().encode(errors="backslashreplace")
+    print(text[:{most}].decode(errors="ignore"), end="", flush=True)
 print({end!r}, end="")
 """
 
@@ -212,23 +209,15 @@ def _result(call: Call | Malformed, tools: Mapping[str, Tool]) -> str:
     if isinstance(call, Malformed):
         raise ToolError(call.why)
     if call.name not in tools:
-        raise ToolError(f"there is no tool {call.name[:40]!r} ({nearest(call.name[:40], tools)})")
+        raise ToolError(f"there is no tool {call.name[:40]!r} (known: {', '.join(tools)})")
     try:
         result = plain(validate_call(tools[call.name])(**call.arguments))
     except ValidationError as error:
-        raise ToolError(f"{call.name}: {_wrong_argument(error, tools[call.name])}") from error
+        problem = error.errors(include_url=False)[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise ToolError(f"{call.name}: {where[:40]}: {problem['msg']}") from error
     except (ToolError, Submitted, SandboxUnavailable, ConnectionError, TimeoutError):
         raise
     except Exception as error:
         raise ToolError(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
     return "" if result is None else result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-
-
-def _wrong_argument(error: ValidationError, tool: Tool) -> str:
-    problem = error.errors(include_url=False)[0]
-    name = ".".join(map(str, problem["loc"]))
-    if problem["type"] == "missing_argument":
-        return f"the argument {name} is missing"
-    if problem["type"] == "unexpected_keyword_argument":
-        return f"the argument {name[:40]} is unknown ({nearest(name[:40], inspect.signature(tool).parameters)})"
-    return f"the argument {name}: {problem['msg']} (got {problem['input']!r:.80})"

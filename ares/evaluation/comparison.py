@@ -24,8 +24,7 @@ SAME = (
 )  # fmt: skip
 """Settings and prefixes of settings that must be equal in two evaluations."""
 DESCRIBED = ("suite", "form", "samples", "temperature", "packages", "turns")
-"""What must be equal of an evaluation's description, as must the digests of files that settings of SAME name; absent is
-equal to empty, as in older evaluations."""
+"""What must be equal of an evaluation's description, as must the digests of files that settings of SAME name."""
 PROMPTS_AND_TESTS = "prompts and tests"
 OF_PROBLEMS = (
     ASKED, "answer", "test_cases", "stdin_tests", "setup", "entry_point", "checker", "time_limit", "begun", "stops",
@@ -64,13 +63,11 @@ class ComparedEvaluation:
     def read(cls, name: str) -> "ComparedEvaluation":
         """By its folder. Raises ConfigError."""
         folder = Path(name).resolve()
-        if not (folder / "evaluation.json").is_file():
-            raise ConfigError(f"--compare {name}: no evaluation's folder (`ares eval` ends with its name)")
         try:
             summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
             problems = pd.read_parquet(folder / "problems.parquet")
         except FileNotFoundError as error:
-            raise ConfigError(f"--compare {name}: it has not finished: the command that began it resumes it") from error
+            raise ConfigError(f"--compare {name}: no folder of a finished evaluation (`ares eval` names it)") from error
         except (OSError, ValueError) as error:
             raise ConfigError(f"--compare {name}: it cannot be read: {error}") from error
         return cls(folder, summary, problems)
@@ -78,24 +75,20 @@ class ComparedEvaluation:
     def check(self, problems: pd.DataFrame, measured: dict[str, Any]) -> None:
         """Raise ConfigError, naming every difference, if this evaluation has other problems or settings."""
         before = self.summary.get("measured", {})
-        changed = _other_problems(self.problems["id"].tolist(), problems["id"].tolist())
-        if not changed:  # they are paired by id
+        if set(problems["id"]) == set(self.problems["id"]):  # they are paired by id
             in_their_order = problems.set_index("id").loc[self.problems["id"]]
             measured = measured | {PROMPTS_AND_TESTS: digest_problems(in_their_order)}
-        names = [name for name in {**before, **measured} if _known(before.get(name)) != _known(measured.get(name))]
-        if changed and PROMPTS_AND_TESTS in names:
-            names.remove(PROMPTS_AND_TESTS)  # other problems always differ in these
-        changed += [f"{name}: {before.get(name)} → {measured.get(name)}" for name in names]
+            changed = []
+        else:
+            changed = [f"problems: {len(self.problems)} → {len(problems)}"]
+        changed += [f"{name}: {before.get(name)} → {measured.get(name)}" for name in {**before, **measured}
+                    if before.get(name) != measured.get(name)]  # fmt: skip
         if changed:
             raise ConfigError(
                 f"--compare: {self.folder.name} was measured otherwise, so that problems cannot be paired:\n  "
                 + "\n  ".join(changed)
                 + "\nEvaluate both in the same way."
             )
-
-
-def _known(value: Any) -> Any:
-    return None if value in (None, "", [], {}) else value
 
 
 def compared(
@@ -139,12 +132,3 @@ def _difference(mine: pd.Series, theirs: pd.Series) -> dict[str, Any]:
         "high": None if found.p is None else found.high,
         "p": found.p,
     }
-
-
-def _other_problems(before: list[str], now: list[str]) -> list[str]:
-    """The message where the ids of the problems differ; empty if they are equal in any order."""
-    gone, new = sorted(set(before) - set(now)), sorted(set(now) - set(before))
-    if not gone and not new:
-        return []
-    told = [f"{len(names)} only {where}, as {names[0]}" for names, where in ((gone, "there"), (new, "here")) if names]
-    return [f"problems: {len(before)} → {len(now)} ({'; '.join(told)})"]

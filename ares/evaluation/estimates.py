@@ -83,18 +83,10 @@ def summarise(evaluation: Evaluation, samples: pd.DataFrame) -> tuple[dict[str, 
         "truncated": float(first["truncated"].mean()),
         "estimates": _estimates(problems, measures, seed),
         "sets": {name: _estimates(problems[of == name], measures, seed) for name in evaluation.sets},
-        "interval": f"{CONFIDENCE:.0%}, bootstrap over problems; of a share that is 0 or 1 everywhere the exact "
-        "binomial's, of other equal values none",
     }
-    if "denoising_passes" in first:
-        summary["denoising_passes"] = float(first["denoising_passes"].mean())
     if "error_type" in first:
         shares = first["error_type"].value_counts(normalize=True)
         summary["error_types"] = {str(name): float(share) for name, share in shares.items()}
-    if SECOND_TURN in attempts:
-        failed = int((first["pass_ratio"].astype(float) < 1).sum())
-        second = len(samples) - len(first)
-        summary["second_turns"] = {"samples": second, "left_out": failed - second}
     return summary, problems.reset_index(drop=True)
 
 

@@ -5,7 +5,6 @@ that belongs to this evaluation alone. Not covered: suites (ares/evaluation/suit
 (tasks/sampling.py, the very phases of training), their order (flows/evaluate.py), estimates
 (ares/evaluation/estimates.py).
 
-    runs/<run>/evals/<name>/evaluation.json      what is evaluated
     runs/<run>/evals/<name>/phases.jsonl         what its phases have found
     runs/<run>/evals/<name>/rollout-…, score-…   shards
     runs/<run>/evals/<name>/samples.parquet      one row a sample: response, accuracy, tokens, …
@@ -21,13 +20,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ares.config import Config, ConfigError, DataConfig, Override, fingerprint, load, override
+from ares.config import Config, ConfigError, Override, fingerprint, load, override
 from ares.data import Problems, Vision, check_media, check_template, joined, load_held_out, load_tokenizer
 from ares.engines import end_token_ids
 from ares.evaluation.comparison import ComparedEvaluation, measured
 from ares.evaluation.request import EvaluationRequest
-from ares.evaluation.suite_problems import COLUMNS, load_suite, suite_of
-from ares.evaluation.suites import OWN
+from ares.evaluation.suite_problems import load_suite, suite_of
 from ares.grading import check_references, load_grader, try_on
 from ares.models import check_vocabulary, checked_model
 from ares.runs import Run, Step, check_model, identity_of, model_digest, run_files, what_grades
@@ -35,6 +33,8 @@ from ares.step import OpenEnvironment
 from ares.store import Memo, RunStore, StoreError, file_digest, is_name, name_after, read_config, runs_directory
 from ares.workers import PlainWorkers, Workers, check_engine, check_weights, latest_checkpoint
 
+OF_SETS = tuple(f"data.{name}=" for name in ("prompt_key", "answer_key", "tests_key", "id_key", "format_prompt"))
+"""Settings that say how rows are asked, which suites know themselves."""
 OF_A_RUN = ("data.", "reward.", "environment", "rollout.max_response_length", "rollout.top_p", "rollout.shard_prompts",
              "rollout.max_mismatch", "rollout.diffusion.")  # fmt: skip
 """Settings that may differ from the run's; the others determine its weights."""
@@ -118,8 +118,6 @@ class Evaluation(Step):
             other.check(problems.frame, how_measured)
         check_media(problems.frame, problems.source, config.rollout)
         store = RunStore(_folder(request, problems.source, description))
-        if not store.here("evaluation.json").exists():
-            store.write_json("evaluation.json", description)
         identity = identity_of(config, {"train": problems.digest(), "model": weights, "graded_with": graded_with})
         run = Run(config, store, tokenizer, problems, problems, identity, grader, environment=environment)
         # A run's weights are rebuilt with its own settings from its own folder; engines get the settings here.
@@ -192,15 +190,13 @@ def _overridden(request: EvaluationRequest) -> list[Override]:
     of_suite: list[Override] = []
     if request.suite is not None:
         suite = suite_of(request.suite)
-        columns = tuple(f"data.{name}=" for name in COLUMNS)
-        if suite is not OWN and (given := next((each for each in request.overrides if each.startswith(columns)), None)):
+        if given := next((each for each in request.overrides if each.startswith(OF_SETS)), None):
             raise ConfigError(f"{given}: the columns and prompts of --suite {request.suite} are its own")
         limits = {"cpu_seconds": suite.cpu_seconds, "memory_mb": suite.memory_mb}
         of_suite = [
             f"reward={json.dumps({'kind': 'code', 'code': limits})}",
             f"rollout.max_response_length={suite.tokens}",
             "data.format_prompt=null",  # a suite's prompt is whole
-            *(f"data.{name}={DataConfig.model_fields[name].default}" for name in COLUMNS if name.endswith("_key")),
         ]
     asked = [] if request.temperature is None else [f"validation.temperature={request.temperature}"]
     return [*of_suite, *request.overrides, "rollout.parts=1", *asked]

@@ -7,9 +7,7 @@ gets, base tests before those that were added, rows that cannot be asked. Not co
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,10 +43,6 @@ BASE_TESTS = "base_tests"
 """Column: how many of a row's tests, from the first, belong to the set that it extends."""
 
 
-COLUMNS = ("prompt_key", "answer_key", "tests_key", "id_key", "format_prompt")
-"""Settings of data that say how an own file's rows are asked; a published set's are its own."""
-
-
 class SuiteProblems(NamedTuple):
     """A suite's problems, ready to be asked."""
 
@@ -65,8 +59,7 @@ def load_suite(
     """The first `limit` rows of a suite as problems. Raises DataError if it is not found, or no row is usable.
 
     data: a file or folder that holds it. form: None for the one that fits the tokenizer. config: whose system prompt
-    and template settings are used, and for an own file its columns; else these are the suite's. No prompt is left out
-    as overlong.
+    and template settings are used; its columns are not. No prompt is left out as overlong.
     """
     suite, source = suite_of(name), files_of(name, data)
     form = form or ("instruct" if tokenizer.chat_template else "completion")
@@ -74,14 +67,12 @@ def load_suite(
         train=name, id_key=suite.id_key or "id", system_prompt=config.system_prompt,
         chat_template_kwargs=config.chat_template_kwargs, max_prompt_length=MOST_TOKENS,
     )  # fmt: skip
-    if suite is OWN:
-        columns = columns.model_copy(update=config.model_dump(include=set(COLUMNS)))
     if form == "instruct":
         check_template(tokenizer, columns.chat_template_kwargs)
     raw = _rows(name, suite, source, limit)
     rows = _read(raw, columns)
     usable = {row.id: (row, row.problem) for row in rows if row.problem and not row.left_out}
-    base_tests, base = _base_tests(suite, data, raw, [row for row, _ in usable.values()])
+    base_tests, base = _base_tests(suite, raw, [row for row, _ in usable.values()])
     for row, problem in usable.values():
         row.problem = replace(problem, test_cases=[*base_tests.get(row.id, ()), *problem.test_cases])
         try:
@@ -123,9 +114,7 @@ def _read(raw: pd.DataFrame, columns: DataConfig) -> list[Row]:
     return rows
 
 
-def _base_tests(
-    suite: Suite, data: str | None, raw: pd.DataFrame, rows: list[Row]
-) -> tuple[dict[str, list[str]], str | None]:
+def _base_tests(suite: Suite, raw: pd.DataFrame, rows: list[Row]) -> tuple[dict[str, list[str]], str | None]:
     """By id the tests of the set that the rows extend, and where they come from, or why there are none.
 
     A row's own test repeats the base ones within one loop over hundreds of inputs, so only the base set's own tests
@@ -137,7 +126,7 @@ def _base_tests(
         tests: dict[str, Any] = {row.id: of_rows[row.position] for row in rows}
     elif suite.base is not None:
         try:
-            source = _files_of_base(suite.base, data)
+            source = files_of(suite.base, None)
             of_base = _read(_rows(suite.base, SUITES[suite.base], source, None), DataConfig(train=suite.base))
         except DataError as error:
             return {}, f"no base tests: {error}"
@@ -188,7 +177,8 @@ def files_of(name: str, data: str | None) -> list[str]:
         files = [str(path)] if path.is_file() else _in_folder(name, suite, path)
     if data is None and not files:
         try:
-            files = _of_hub(suite)
+            found = snapshot_download(suite.hub, repo_type="dataset", allow_patterns=list(suite.files))
+            files = _matching(Path(found), suite.files)
         except OSError as error:
             files, where = [], f"on the hub: {' '.join(str(error).split())}"
     if files:
@@ -198,15 +188,6 @@ def files_of(name: str, data: str | None) -> list[str]:
         f"--suite {name}: no {' or '.join([*suite.names, *suite.files])} {where}. Get it: HF_HUB_OFFLINE=0 hf "
         f"download {suite.hub} --repo-type dataset {includes}; or name a file or folder that holds it with --data"
     )
-
-
-def _files_of_base(base: str, data: str | None) -> list[str]:
-    """The files of a base set: beside those that --data names, else wherever suites are looked for."""
-    if data is not None:
-        path = Path(location(data))
-        with suppress(DataError):
-            return files_of(base, str(path.parent if path.is_file() else path))
-    return files_of(base, None)
 
 
 def _in_folder(name: str, suite: Suite, folder: Path) -> list[str]:
@@ -220,12 +201,3 @@ def _in_folder(name: str, suite: Suite, folder: Path) -> list[str]:
 
 def _matching(folder: Path, patterns: Sequence[str]) -> list[str]:
     return [str(path) for pattern in patterns for path in sorted(folder.glob(pattern)) if path.is_file()]
-
-
-def _of_hub(suite: Suite) -> list[str]:
-    """Files of the hub's data set, from the cache if it has them. Raises OSError."""
-    find = partial(snapshot_download, suite.hub, repo_type="dataset", allow_patterns=list(suite.files))
-    with suppress(OSError):
-        if files := _matching(Path(find(local_files_only=True)), suite.files):
-            return files
-    return _matching(Path(find()), suite.files)

@@ -37,22 +37,11 @@ def family(name: str, runs: Path) -> Member:
             forks[store.name] = store.fork()
         except StoreError:  # damaged: a relative only if a fork names it
             forks[store.name] = None
-    for each, fork in forks.items():
-        if fork is not None and fork.run in forks and not _is_parent(run_store(fork.run, runs), fork):
-            forks[each] = fork.model_copy(update={"run": f"{fork.run} (deleted)"})
     oldest, seen = name, {name}
     while (fork := forks.get(oldest)) is not None and fork.run not in seen:  # a fork may have its grandparent's name
         oldest = fork.run
         seen.add(oldest)
     return _member(oldest, None, forks, runs, frozenset())
-
-
-def _is_parent(store: RunStore, fork: Fork) -> bool:
-    """Whether a run is the one that a fork left, not another of the same name."""
-    try:
-        return store.read_commit(fork.version).digest() == fork.commit
-    except StoreError as error:
-        return not isinstance(error.__cause__, FileNotFoundError)  # damaged is not deleted
 
 
 def _member(

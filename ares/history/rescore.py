@@ -10,12 +10,9 @@ the bootstrap's. A step that was judged before, by the same code, is read. Not c
 
 import hashlib
 import json
-import sys
-import sysconfig
-from collections.abc import Iterable, Iterator
-from modulefinder import ModuleFinder
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -58,8 +55,6 @@ class Judged(BaseModel):
     """Samples of the batch whose advantage changes its sign."""
     differs: bool
     """Whether training would have gone another way."""
-    judgement: int = 0
-    """Which one of this step, by the same settings and other code; 0: an earlier version did not count."""
 
 
 class Course(NamedTuple):
@@ -97,8 +92,9 @@ class Rescore:
         machine = what_grades(self.config, self.grader.expect(self.problems.frame))
         files = {str(path): file_digest(path) for path in run_files(self.config)}
         self.overrides = overrides
-        self.code = _hash_code(file for file in files if file.endswith(".py"))
-        asked = json.dumps([result_settings(self.config), files, machine], sort_keys=True, default=str)
+        root = Path(__file__).parents[2]
+        code = sorted(file_digest(file) for package in PACKAGES for file in (root / package).rglob("*.py"))
+        asked = json.dumps([result_settings(self.config), files, machine, code], sort_keys=True, default=str)
         self.folder = f"rescores/{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
         """Where a step's verdicts and counts are kept, below the run directory."""
 
@@ -143,15 +139,10 @@ class Rescore:
         return [number for number in self.run.store.committed_steps() if max(first, self.shared + 1) <= number <= last]
 
     def _kept(self, number: int) -> Judged | None:
-        """What was found of a step before, if the same code judged the same commit."""
-        counts = self._stored(number)
-        of = counts.pop("commit", None), counts.pop("code", None)
-        return Judged(**counts) if of == (self.run.store.digest(number), self.code) else None
-
-    def _stored(self, number: int) -> dict[str, Any]:
-        """What was found of a step before, by whatever code."""
+        """What was found of a step before, if it has the same commit."""
         file = self.run.store.here(f"{self.folder}/{number:06d}.json")
-        return dict(json.loads(file.read_bytes())) if file.exists() else {}
+        counts = json.loads(file.read_bytes()) if file.exists() else {}
+        return Judged(**counts) if counts.pop("commit", None) == self.run.store.digest(number) else None
 
     @property
     def shared(self) -> int:
@@ -167,8 +158,7 @@ class Rescore:
         after = grade_rows(self.grader, answered(drawn, problems, max(number - 1, 0)))
         verdicts, judged = self._compared(step, drawn, before, after.drop(columns="exec_time", errors="ignore"))
         self.run.store.write_rows(f"{self.folder}/{number:06d}.parquet", verdicts)
-        judged.judgement = self._stored(number).get("judgement", 0) + 1
-        of = {"commit": self.run.store.digest(number), "code": self.code}
+        of = {"commit": self.run.store.digest(number)}
         self.run.store.write_json(f"{self.folder}/{number:06d}.json", judged.model_dump() | of)
         return judged
 
@@ -224,19 +214,6 @@ class Rescore:
         advantages = (batch.tensor("advantages") * mask).sum(1) / mask.sum(1).clamp(min=1)
         after = {name: part for name, part in state.state_dict().items() if name not in ("counters", "evaluations")}
         return Course(rewards, kept, advantages.numpy(), json.dumps(after, sort_keys=True))
-
-
-def _hash_code(files: Iterable[str]) -> str:
-    """Hash of the code that judges: our packages, and modules that users' files import from outside the libraries."""
-    root, paths = Path(__file__).parents[2], sysconfig.get_paths()
-    libraries = tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    finder = ModuleFinder([path for path in sys.path if not path.startswith(libraries)], excludes=PACKAGES)
-    for file in files:
-        finder.run_script(file)
-    imported = [getattr(module, "__file__", None) for module in finder.modules.values()]
-    theirs = [Path(file) for file in imported if file]
-    ours = [file for package in PACKAGES for file in (root / package).rglob("*.py")]
-    return hashlib.sha256("".join(map(file_digest, sorted({*theirs, *ours}))).encode()).hexdigest()
 
 
 def _differ(before: pd.DataFrame, after: pd.DataFrame, column: str) -> np.ndarray:

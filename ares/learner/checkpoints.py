@@ -6,7 +6,7 @@ covered: the content of a checkpoint (ares/learner/learner.py), atomic writes an
 
 import errno
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,35 +63,25 @@ def write(folder: Path | None, name: str, tensors: Mapping[str, Tensor]) -> None
 
 
 def read(folder: Path, name: str) -> dict[str, Tensor]:
-    """All tensors by name, on the CPU: views of the file until they are copied."""
-    return dict(_each(folder, name))
-
-
-def _each(folder: Path, name: str) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a file; or, one after the other, those that several ranks wrote in parts, as versions before
-    December 2026 did where weights were sharded."""
+    """All tensors by name, on the CPU: views of the file until they are copied; or those that several ranks wrote in
+    parts, as versions before December 2026 did where weights were sharded."""
     if not (folder / name).is_dir():
-        yield from load_file(folder / f"{name}.safetensors").items()
-        return
+        return load_file(folder / f"{name}.safetensors")
     import torch.distributed.checkpoint as dcp  # takes a third of a second
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 
     reader = HuggingFaceStorageReader(str(folder / name))
     metadata: dict[str, Any] = reader.read_metadata().state_dict_metadata
-    for key, kept in metadata.items():
-        tensor = {key: torch.empty(kept.size, dtype=kept.properties.dtype)}
-        dcp.load(tensor, storage_reader=reader, no_dist=True)
-        yield key, tensor.pop(key)
+    tensors = {key: torch.empty(kept.size, dtype=kept.properties.dtype) for key, kept in metadata.items()}
+    dcp.load(tensors, storage_reader=reader, no_dist=True)
+    return tensors
 
 
 def read_into(folder: Path, name: str, targets: Mapping[str, Tensor]) -> None:
     """Fill tensors, whole or this rank's parts, from those written under their names. Raises KeyError."""
-    left = dict(targets)
-    for key, value in _each(folder, name):
-        if key in left:
-            _fill(left.pop(key), value)
-    if left:
-        raise KeyError(min(left))
+    written = read(folder, name)
+    for key, target in targets.items():
+        _fill(target, written[key])
 
 
 @torch.no_grad()
@@ -116,7 +106,7 @@ def load_optimizer(folder: Path, name: str, optimizer: torch.optim.Optimizer, mo
     optimizer.state.clear()
     fused = optimizer.defaults.get("fused")  # its kernel needs the step count on the device
     parameters = dict(model.named_parameters())
-    for moment, value in _each(folder, name):
+    for moment, value in read(folder, name).items():
         key, _, of = moment.partition("/")
         if (parameter := parameters.get(of)) is None:
             continue

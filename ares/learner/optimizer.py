@@ -47,17 +47,12 @@ def adamw_8bit(model: torch.nn.Module, lr: float, settings: LearnerConfig) -> to
 
 
 def muon(model: torch.nn.Module, lr: float, settings: LearnerConfig) -> "MuonWithAdamW":
-    """Muon over the matrices of a transformers model's layers, AdamW over its other trainable parameters.
-
-    Raises ConfigError if no matrix is trained.
-    """
+    """Muon over the matrices of a transformers model's layers, AdamW over its other trainable parameters."""
     tables = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
     head = model.get_output_embeddings()  # type: ignore[operator]
     outer = {parameter for module in [*tables, head] if module is not None for parameter in module.parameters()}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     matrices = [each for each in trained if each.ndim == 2 and each not in outer]
-    if not matrices:
-        raise ConfigError("learner.optimizer=muon: the model has no matrix in its layers: set learner.optimizer=adamw")
     within = set(matrices)
     others = [each for each in trained if each not in within]
     return MuonWithAdamW(matrices, _groups(others, settings), **_adamw_settings(others, lr, settings))

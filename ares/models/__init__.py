@@ -11,7 +11,7 @@ from ares.models.architecture import ModelError, read_settings
 from ares.models.causal import Critic, LanguageModel
 from ares.models.lora import adapted_layers, add_adapters, merged_weights, peft_settings, without_adapters
 from ares.models.masked_diffusion import MaskedLanguageModel, mask_token_id
-from ares.models.memory import naming_settings, return_free_memory, settings_against, warn_of_memory
+from ares.models.memory import SETTINGS_AGAINST, naming_settings, return_free_memory, warn_of_memory
 from ares.models.packed_attention import can_regroup, regroup
 from ares.models.packing import RowSizes, micro_batches, share_rows
 from ares.models.policy_model import Pass, PolicyModel

@@ -113,11 +113,11 @@ def training_settings(config: ModelConfig) -> Any:
 
 
 def _without_dropout(settings: PretrainedConfig) -> PretrainedConfig:
-    """The settings with every dropout rate at 0, those of nested configurations too."""
+    """The settings with every dropout rate and router's noise at 0, those of nested configurations too."""
     for name, value in list(vars(settings).items()):
         if isinstance(value, PretrainedConfig):
             _without_dropout(value)
-        elif isinstance(value, float) and "drop" in name:
+        elif isinstance(value, float) and ("drop" in name or name.endswith("jitter_noise")):
             setattr(settings, name, 0.0)
     return settings
 
@@ -154,13 +154,6 @@ def _refuse_random_routers(settings: PretrainedConfig, model: ModelConfig) -> No
         raise ModelError(
             f"{model.path}: {settings.model_type} trains with a router that draws its experts at random, so one "
             "response has other log-probs in every pass; ares does not train it"
-        )
-    noise = {name: value for name, value in settings.to_dict().items() if name.endswith("jitter_noise") and value}
-    if noise and model.gradient_checkpointing:
-        told = ", ".join(f"{name}={value}" for name, value in noise.items())
-        raise ModelError(
-            f"{model.path}: with model.gradient_checkpointing its layers work as in training, where the router adds "
-            f"noise ({told}): set it to 0 in config.json, or model.gradient_checkpointing=false"
         )
 
 

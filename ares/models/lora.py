@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ares.config import ModelConfig
 from ares.models.architecture import ModelError, first_sentence
@@ -57,21 +57,15 @@ def adapted_layers(model: Any, config: ModelConfig) -> str:
 
     assert config.lora is not None
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    names = Counter(name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, nn.Linear))
     try:
         inject_adapter_in_model(peft_settings(config), model, low_cpu_mem_usage=True)
     except ValueError as error:
-        raise ModelError(
-            f"model.lora.targets={', '.join(config.lora.targets)}: {first_sentence(error)} Linear layers of "
-            f"{config.path}: {', '.join(names)}"
-        ) from error
+        raise ModelError(f"model.lora.targets={', '.join(config.lora.targets)}: {first_sentence(error)}") from error
     places = [name for name, _ in model.named_parameters() if ".lora_A." in name]
     layers = Counter(name.partition(".lora_A.")[0].rpartition(".")[2] for name in places)
-    unmatched = [target for target in config.lora.targets if target.rpartition(".")[2] not in layers]
     trained = sum(parameter.numel() for name, parameter in model.named_parameters() if "lora_" in name)
     told = ", ".join(f"{name} × {count}" for name, count in layers.items())
-    share = f"LoRA trains {100 * trained / parameters:.3g} % of {parameters:,} parameters: {told}"
-    return share + (f"; no layer is called {', '.join(unmatched)}" if unmatched else "")
+    return f"LoRA trains {100 * trained / parameters:.3g} % of {parameters:,} parameters: {told}"
 
 
 @contextmanager

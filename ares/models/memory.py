@@ -22,27 +22,20 @@ SMALL, LARGE = 16, 80
 """Tokens of the two rows that are tried to see what a token takes."""
 CGROUP = Path("/sys/fs/cgroup")
 GIB = 2**30
+_MAY = "; `ares resume RUN SETTING=VALUE` may, since it changes only rounding"
+SETTINGS_AGAINST = {
+    "learner": "lower learner.micro_batch_tokens or set model.gradient_checkpointing=true" + _MAY,
+    "engine": "lower rollout.shard_prompts, rollout.vllm.max_sequences or rollout.diffusion.batch" + _MAY,
+}
+"""What to do where the learner or the engine of a run has too little memory."""
 
 
 class OutOfMemory(UserError, RuntimeError):
     """The machine has too little memory; the message names the settings against it."""
 
 
-def settings_against(config: Config, role: str) -> str:
-    """The settings by which the `learner` or the `engine` of a run takes less memory."""
-    tokens, rollout = config.learner.micro_batch_tokens, config.rollout
-    of_engine = {
-        "vllm": f"rollout.vllm.max_sequences (now {rollout.vllm.max_sequences}) or rollout.vllm.gpu_memory",
-        "diffusion": f"rollout.diffusion.batch (now {rollout.diffusion.batch})",
-    }
-    lower = of_engine.get(rollout.engine, f"rollout.shard_prompts (now {rollout.shard_prompts})")
-    if role == "learner":
-        lower = f"learner.micro_batch_tokens (now {tokens}) or set model.gradient_checkpointing=true"
-    return f"lower {lower}; `ares resume RUN SETTING=VALUE` may, since it changes only rounding"
-
-
 @contextmanager
-def naming_settings(config: Config, role: str) -> Iterator[None]:
+def naming_settings(role: str) -> Iterator[None]:
     """Turn the errors of a learner or an engine that got no memory into OutOfMemory."""
     try:
         yield
@@ -51,7 +44,7 @@ def naming_settings(config: Config, role: str) -> Iterator[None]:
         if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "can't allocate memory" not in told:
             raise
         cause = " ".join(told.split("\n")[0].split())[:200] or type(error).__name__
-        raise OutOfMemory(f"out of memory ({cause}): {settings_against(config, role)}") from error
+        raise OutOfMemory(f"out of memory ({cause}): {SETTINGS_AGAINST[role]}") from error
 
 
 def warn_of_memory(policy: PolicyModel, config: Config, trained: int, device: torch.device) -> str | None:

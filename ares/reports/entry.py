@@ -147,8 +147,6 @@ def open_experiment(client: MlflowClient, name: str, runs: Path) -> str:
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
         return str(client.create_experiment(name, artifact_location=artifacts, tags=TRAINING | SAVED_VIEW))
-    for key in SAVED_VIEW.keys() - experiment.tags.keys():  # one of before there were views
-        client.set_experiment_tag(experiment.experiment_id, key, SAVED_VIEW[key])
     if database is not None and artifacts is not None and experiment.artifact_location != artifacts:
         entries = client.search_runs([experiment.experiment_id], max_results=100)
         if any((runs / "mlartifacts" / entry.info.run_id).exists() for entry in entries):  # the runs' folder was moved

@@ -42,7 +42,7 @@ def log_evaluation(evaluation: Evaluation, summary: Mapping[str, Any]) -> None:
 def log_rescore(store: RunStore, config: Config, folder: str, steps: Sequence[Mapping[str, Any]]) -> None:
     """Log samples of a run in MLflow that were judged again, by the reward of `config`.
 
-    folder: of the run's, with the verdicts; steps: `step`, `judgement` and the counts of each.
+    folder: of the run's, with the verdicts; steps: `step` and the counts of each.
     """
     tags = origin("ares rescore", config, code_version(), store)
     tags[MLFLOW_PARENT_RUN_ID] = store.read_run()["mlflow_run_id"]
@@ -52,10 +52,8 @@ def log_rescore(store: RunStore, config: Config, folder: str, steps: Sequence[Ma
         entry.log_settings(config, {})
         rows = []
         for one in steps:
-            # A time of its own for each judgement: logged twice it adds nothing, and MLflow shows the last one.
-            time = store.read_commit(one["step"]).timestamp + one["judgement"]
-            counts = {f"rescore/{name}": float(one[name]) for name in one if name not in ("step", "judgement")}
-            rows.append((one["step"], time, counts))
+            time = store.read_commit(one["step"]).timestamp  # logged twice it adds nothing
+            rows.append((one["step"], time, {f"rescore/{name}": float(one[name]) for name in one if name != "step"}))
         entry.log_metrics(rows)
         for file in sorted(store.children(folder)):
             if file.suffix == ".parquet":

@@ -22,8 +22,8 @@ from ares.store import Commit, DamagedArtifact, RunStore, mlflow_page, tracking_
 
 logger = logging.getLogger(__name__)
 STEPS_PER_CALL = 50
-LOGGED, COMMIT = "ares.logged_step", "ares.logged_commit"
-"""Tags of an entry: the last step that is logged completely, and the digest of its commit."""
+COMMIT = "ares.logged_commit"
+"""Tag of an entry: the digest of the last commit that is logged completely."""
 IMAGE_SIDE = 256
 """Pixels of the longer edge of an image that is logged."""
 
@@ -95,8 +95,7 @@ class Tracking(Tracker):
             there = f"{page}/#/experiments/{experiment}/runs"
             beside = f"{there}?workflowType=machine_learning&viewStateShareKey={VIEW}"  # else MLflow's page of traces
             logger.info("%s: curves at %s/%s, beside the others' at %s", self.store.name, there, entry.run_id, beside)
-        tags = entry.client.get_run(entry.run_id).data.tags
-        self.logged = tags.get(COMMIT, self.store.digest(int(tags[LOGGED]))) if LOGGED in tags else None
+        self.logged = entry.client.get_run(entry.run_id).data.tags.get(COMMIT)
         if self.logged is None:
             self._describe(entry)
         return entry
@@ -120,9 +119,8 @@ class Tracking(Tracker):
         for commit in commits:
             if self.settings.samples and "evaluation" in commit.artifacts:
                 self._log_evaluation(entry, commit)
-        # Last, so that they are set only once everything before them has arrived.
+        # Last, so that it is set only once everything before it has arrived.
         entry.client.set_tag(entry.run_id, COMMIT, commits[-1].digest())
-        entry.client.set_tag(entry.run_id, LOGGED, str(commits[-1].step))
 
     def _log_evaluation(self, entry: Entry, commit: Commit) -> None:
         """A table of held-out and one of training samples.

@@ -26,12 +26,10 @@ GRADED = {"high_entropy_token_num": "HWE", "accuracy": "acc"}
 JUDGED = {"pass_ratio": "passed", "error_type": "ended"}
 """The same for judged programs."""
 LAST_COLUMNS = {"reward": "reward", "tokens": "tokens", "truncated": "cut"}
-NARROWEST = 3
-"""Minimum width of a folded title."""
 
 
-def samples_table(name: str, step: int, width: int = 120) -> Table:
-    """The samples of a step, one line each. Titles are folded if the table is wider than `width` columns."""
+def samples_table(name: str, step: int) -> Table:
+    """The samples of a step, one line each."""
     rows = step_samples(name, step)
     table = Table(title=f"{name}, step {step}: {len(rows)} samples", box=box.SIMPLE, padding=0, show_edge=False)
     names = list(map(str, rows.columns))
@@ -39,16 +37,11 @@ def samples_table(name: str, step: int, width: int = 120) -> Table:
     parts = {name: name.removeprefix(PART).replace("_", " ") for name in names if name.startswith(PART)}
     columns = COLUMNS | (JUDGED if "pass_ratio" in rows else GRADED) | of_functions | parts | LAST_COLUMNS
     shown = [column for column in columns if column in rows]
-    cells = [[_cell(value) for value in row.values()] for row in rows[shown].to_dict("records")]
-    widths = [max((len(row[place]) for row in cells), default=0) for place in range(len(shown))]
-    titles = [columns[column] for column in shown]
-    if sum(map(max, widths, map(len, titles))) + len(titles) > width:
-        folded = zip(titles, (max(widest, NARROWEST) for widest in widths), strict=True)
-        titles = ["\n".join(textwrap.wrap(title, room)) for title, room in folded]
-    for column, title in zip(shown, titles, strict=True):
-        table.add_column(title, no_wrap=True, justify="left" if column in ("id", "difficulty") else "right")
-    for row in cells:
-        table.add_row(*(Text(printable(cell)) for cell in row))  # as it stands: an id may look like rich's markup
+    for column in shown:
+        table.add_column(columns[column], justify="left" if column in ("id", "difficulty") else "right")
+    for row in rows[shown].to_dict("records"):
+        # As it stands: an id may look like rich's markup.
+        table.add_row(*(Text(printable(_cell(value))) for value in row.values()))
     return table
 
 

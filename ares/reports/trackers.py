@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import json
 import logging
-import os
 import shutil
 import sys
 import time
@@ -123,8 +122,6 @@ class Trackio(Tracker):
     def __init__(self, settings: TrackingConfig, config: Config, store: RunStore) -> None:
         super().__init__(settings, config, store)
         self.trackio, self.run = _import("trackio", "trackio"), None
-        if elsewhere := [name for name in ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL") if os.environ.get(name)]:
-            raise UserError(f"tracking.kind=trackio logs on this machine alone: unset {elsewhere[0]}")
 
     def begin(self) -> None:
         """Begin the run, in place of what was logged before a resume or before steps were redone."""

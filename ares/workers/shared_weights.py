@@ -6,7 +6,6 @@ covered: versions that the learner has left behind and weights for other machine
 
 import mmap
 import os
-import uuid
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ class SharedWeights:
 
     file: str
     """The learner's open file, as others reach it while the learner lives."""
-    name: str
     where: dict[str, tuple[int, str, tuple[int, ...]]]
     """First byte, type and shape of each array."""
 
@@ -37,10 +35,9 @@ class SharedWeights:
             array = tensor.detach().numpy()
             where[key] = (size, array.dtype.str, array.shape)
             size += -(-array.nbytes // ALIGNED) * ALIGNED
-        name = f"ares-weights-{uuid.uuid4()}"
-        opened = os.memfd_create(name)
+        opened = os.memfd_create("ares-weights")
         os.ftruncate(opened, size)
-        shared = cls(f"/proc/{os.getpid()}/fd/{opened}", name, where)
+        shared = cls(f"/proc/{os.getpid()}/fd/{opened}", where)
         weakref.finalize(shared, os.close, opened)  # a learner may end before its process
         for key, place in view_as_tensors(shared._arrays(mmap.mmap(opened, 0))).items():
             place.copy_(tensors[key].detach())
@@ -49,8 +46,6 @@ class SharedWeights:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The weights, read-only; they change with the learner's. Raises FileNotFoundError if it has died."""
-        if self.name not in os.readlink(self.file):  # another process has its number
-            raise FileNotFoundError(self.file)
         with open(self.file, "rb") as file:
             return self._arrays(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 

@@ -104,13 +104,11 @@ def _show(summary: dict[str, Any]) -> None:
         for name, estimate in estimates.items()
     ]
     show_table(title, ("", "mean", "95 % interval", "problems"), rows)
-    judged, tried = summary.get("references"), summary.get("second_turns")
+    judged = summary.get("references")
     facts = {
         "mean length": f"{summary['mean_length']:.1f} tokens, truncated {summary['truncated']:.1%}",
-        "denoising passes": (passes := summary.get("denoising_passes")) and f"{passes:.1f} a response",
         "base": summary.get("base_tests"),
         "reference solutions": judged and f"{judged['accepted']} of {judged['solutions']} accepted",
-        "second attempts": tried and f"of {tried['samples']} programs; {tried['left_out']} that failed had none",
         "programs": ", ".join(f"{name} {share:.1%}" for name, share in summary.get("error_types", {}).items()),
         "left out": "; ".join(f"{n} rows, {why}" for why, n in Counter(summary.get("left_out", {}).values()).items()),
         "samples without a score": summary["unscored"],

@@ -158,8 +158,7 @@ def inspect(
     from ares.reports import sample_report, samples_table
 
     if problem is None:
-        # A table that is still too wide is not cropped: the terminal breaks its lines.
-        console.print(samples_table(run, step, console.width), width=1000, crop=False)
+        console.print(samples_table(run, step), width=None if console.is_terminal else 1000)
         next_step(f"ares inspect {run} --step {step} --id ID --sample K")
     else:
         console.print(sample_report(run, step, problem, sample))

@@ -1,4 +1,4 @@
-"""Our half of the benchmark against TRL, which benchmarks/overlap.py measures with as well."""
+"""Our half of the benchmark against TRL."""
 
 import json
 import os

@@ -94,7 +94,7 @@ def test_killed_in_the_middle_it_leaves_nobody_behind_and_repeats_nothing_finish
         tags = entries[name].data.tags
         assert tags["mlflow.parentRunId"] == entries["penalty"].info.run_id
         assert f"penalty-{tags['ares.variant']}-seed{tags['ares.seed']}" == name
-        assert tags["ares.logged_step"] == "3"
+        assert tags["ares.logged_commit"] == RunStore(runs / name).digest(3)
         assert len(client.get_metric_history(entries[name].info.run_id, "val/accuracy")) == 4
     assert set(json.loads((runs / "penalty" / "ablation.json").read_text())["children"]) == set(CHILDREN)
     assert (runs / "penalty" / "report.html").exists()

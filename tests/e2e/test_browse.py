@@ -146,16 +146,6 @@ def test_a_click_on_a_curve_shows_the_samples_behind_it(page: Page) -> None:
     page.wait(lambda: "no tokens" in " ".join(page.texts(".sample .trouble")), "why they have no colours")
 
 
-def test_groups_that_the_filter_dropped_are_listed_beside_those_trained_on(page: Page) -> None:
-    page.choose("table", "dropped")
-    page.wait(lambda: "table=dropped" in page.browser.current_url and page.texts(".sample .prompt"), "a dropped sample")
-    assert page.texts("select[name=table] option:checked") == ["drawn, not trained on"]
-    page.wait(lambda: "no tokens" in " ".join(page.texts(".sample .trouble")), "why they have no colours")
-    assert len(set(page.texts(".siblings .mark"))) == 1, "a group is dropped since its samples agree"
-    page.press("p")
-    page.wait(lambda: "not trained on" in " ".join(page.texts(".moment")), "the problem through training")
-
-
 def test_a_program_is_shown_by_its_tests_its_rewards_parts_and_an_episode_turn_by_turn(page: Page) -> None:
     page.open("run=made")
     assert page.texts(".tests .mark") == ["✓ accepted", "✗ wrong_answer"]
@@ -181,7 +171,7 @@ def test_filters_and_search_leave_what_fits(page: Page) -> None:
 
 def test_a_search_that_fails_says_why(page: Page) -> None:
     """It looked as if no response had the text."""
-    asked = ["texts/first/4/samples", "matching/first/4/samples/zzz"]
+    asked = ["texts/first/4/samples"]
     fail = "arguments[0].forEach((key) => answers.set(key, Promise.resolve({ error: 'the table is gone' })))"
     page.browser.execute_script(fail, asked)
     page.all("[name=text]")[0].send_keys("zzz")

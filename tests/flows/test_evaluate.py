@@ -76,7 +76,7 @@ def evaluated_by(workers: "Here", runs: Path, of_shard: int, **settings: Any) ->
 
 def folder_in(runs: Path) -> Path:
     """The folder of the only evaluation."""
-    (file,) = runs.glob("evals/*/evaluation.json")
+    (file,) = runs.glob("evals/*/lock")
     return file.parent
 
 
@@ -129,10 +129,6 @@ def test_programs_that_failed_are_tried_again_and_counted_after_it(tmp_path: Pat
         answer, told = prompt.partition(response)[1:]
         assert answer
         assert "assert " in told  # the tests that it failed
-    assert summary["second_turns"] == {
-        "samples": len(second),
-        "left_out": int((first["pass_ratio"] < 1).sum()) - len(second),
-    }
     repaired = second.index[second["accuracy"] == 1]
     after = first["accuracy"].astype(float).where(~first.index.isin(repaired), 1.0)
     assert summary["estimates"]["pass@1"]["value"] == pytest.approx(first["accuracy"].astype(float).mean())

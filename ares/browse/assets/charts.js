@@ -52,7 +52,7 @@ function Curves({ curves, other }) {
   const every = () => [...new Set([...curves.steps, ...(other.steps ?? [])])].sort((a, b) => a - b);
   const steps = useMemo(every, [curves, other]);
   const choose = (step, metric) => {
-    const table = metric.startsWith("val/") ? "evaluation" : metric === "filter/kept_share" ? "dropped" : "samples";
+    const table = metric.startsWith("val/") ? "evaluation" : "samples";
     const there = curves.tables[table];
     const nearest = there.reduce((best, each) => (Math.abs(each - step) < Math.abs(best - step) ? each
       : best), there[0]);

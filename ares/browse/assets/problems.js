@@ -49,7 +49,7 @@ function Through({ run }) {
     ${run === shown.run && found.answer !== null && html`<p class="facts">answer key <code
       class="key">${found.answer}</code></p>`}
     <div class="moments">${found.moments.map((moment) => html`<div class="moment" key=${moment.step + moment.table}>
-      <a href="#" onClick=${(event) => { event.preventDefault(); openAt(run, moment); }}>step ${moment.step}</a>${moment.table === "dropped" && html` <small>not trained on</small>`}
+      <a href="#" onClick=${(event) => { event.preventDefault(); openAt(run, moment); }}>step ${moment.step}</a>
       ${moment.columns.sample.map((sample, at) => html`<div class="answer ${verdict(moment.columns.accuracy[at])}">
         <small><${Mark} accuracy=${moment.columns.accuracy[at]} /> k ${sample}
         ${moment.columns.tokens ? `, ${moment.columns.tokens[at]} tokens` : ""}

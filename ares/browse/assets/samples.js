@@ -2,7 +2,7 @@
 // A step's samples: filters, the list, and one sample with its tokens, reward and tests.
 const ROWS = 50; // on a page of the list
 const SIGNS = [["1", "above 0"], ["-1", "below 0"], ["0", "0"]];
-const TABLES = [["samples", "trained on"], ["evaluation", "held out"], ["dropped", "drawn, not trained on"]];
+const TABLES = [["samples", "trained on"], ["evaluation", "held out"]];
 const TableChoice = () => Choice({ name: "table", label: "samples", options: TABLES });
 
 function Filters({ columns, parts, count, all }) {
@@ -203,10 +203,10 @@ function Step({ curves }) {
     setFailure();
     const search = async () => {
       if (!text) return;
-      const found = inFolder ? await ask("texts", where) : await ask("matching", { ...where, text });
+      const found = await ask("texts", where);
       if (!isWanted) return;
       setFailure(found.error);
-      if (!found.error) setMatches(inFolder ? found.map((each) => each.toLowerCase().includes(text.toLowerCase())) : found);
+      if (!found.error) setMatches(found.map((each) => each.toLowerCase().includes(text.toLowerCase())));
     };
     const later = setTimeout(search, 200);
     return () => { isWanted = false; clearTimeout(later); };

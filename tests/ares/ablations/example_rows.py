@@ -40,7 +40,7 @@ def ablation(code: bool = False, children: dict[tuple[str, int], pd.DataFrame] |
                     for variant in FINAL for seed in (0, 1, 2)}  # fmt: skip
     about = {
         (variant, seed): {"run_id": f"{variant}{seed}" * 4, "name": f"leash-{variant}-seed{seed}", "variant": variant,
-                          "seed": seed, "code_version": "abc"}
+                          "seed": seed}
         for variant, seed in children
     }  # fmt: skip
     coefs = {"loose": "0.01", "tight": "0.1"}

@@ -71,18 +71,13 @@ def test_a_profile_beside_the_ablation_is_found_from_anywhere(tmp_path: Path) ->
         ({"seeds": []}, "seeds: "),
         ({"variants": {"alone": []}}, "variants: "),
         ({"variants": {"a/b": [], "c": []}}, "variants: it is made of"),
-        ({"variants": {"inf": [], "c": []}}, "variants: in a report's rows it would be a number"),
         ({"variants": {"a": "train.steps=3", "b": []}}, "variants: Input should be a valid list (got 'train.steps=3')"),
         ({"name": "../up"}, "name: "),
         ({"profile": "tiny-maths"}, "did you mean tiny-math?"),
         ({"variants": {"a": ["algorithm.kl.knd=fixed"], "b": []}}, "variant 'a': tiny-math.yaml"),
         ({"variants": {"a": ["algorithm.kl.knd=fixed"], "b": []}}, "algorithm.kl.knd is unknown (did you mean kind?)"),
-        ({"variants": {"a": [], "b": ["learner.lr=4e-4"]}}, "variants 'a' and 'b' are one and the same"),
-        ({"variants": {"a": ["train.seed=1"], "b": []}}, "variant 'a': 'train.seed=1' is set by the ablation"),
-        ({"variants": {"a": ["train={seed: 1}"], "b": []}}, "is set by the ablation, or for all variants alike"),
-        ({"variants": {"a": ["validation.n=2"], "b": []}}, "is set by the ablation, or for all variants alike"),
-        ({"overrides": ["train.seed=1"]}, "overrides: 'train.seed=1' is set by the ablation"),
-        ({"overrides": ["train.tokens=1"]}, "is set by the ablation"),
+        ({"variants": {"a": [], "b": ["validation.n=2"]}}, "'b' is judged otherwise than 'a' (validation.n: "),
+        ({"variants": {"a": [], "b": ["train.steps=3"]}}, "variant 'b': train.steps is one for all"),
         ({"baseline": "loose"}, "baseline: 'loose' is none of the variants (fixed, as_it_is)"),
         ({"baseline": "fixed", "no_worse": {"val/accuracy": 0}}, "no_worse"),
         ({"baseline": "fixed", "no_worse": {"val/aime/accuracy": 0.02}}, "needs a held-out set called 'aime'"),
@@ -109,50 +104,32 @@ def test_what_cannot_be_compared_is_refused_by_field(tmp_path: Path, changes: di
     assert said in told
 
 
-CODE, PASSED = {"profile": "tiny-code"}, "reward.code.accuracy=pass_ratio"
+CODE = {"profile": "tiny-code"}
 SUM, NAMED = "reward.kind=[math, brief.py:brief]", "reward.accuracy=math"
 
 
-@pytest.fixture
-def brief(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reward function in the working directory."""
-    monkeypatch.chdir(tmp_path)
-    Path("brief.py").write_text("def brief(completions, **columns):\n    return [1.0 for _ in completions]\n")
-
-
-@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize(
     ("variant", "changes", "said"),
     [
         ("reward.answer=hash", {}, "reward.answer: None → 'hash'"),
-        ("reward.answer=hash", {"primary": "val/response_length"}, "reward.answer: None → 'hash'"),
         ("reward.code.cpu_seconds=9", CODE, "reward.code.cpu_seconds: 2.0 → 9.0"),
-        ("reward.code.memory_mb=99", CODE, "reward.code.memory_mb: 512 → 99"),
-        ("reward.code.untrusted=zero", CODE, "reward.code.untrusted: 'drop' → 'zero'"),
-        (PASSED, CODE, "reward.code.accuracy: 'all_passed' → 'pass_ratio'"),
-        (PASSED, CODE | {"primary": "val/pass_ratio", "no_worse": {"val/pass_at_n": 0.1}}, "reward.code.accuracy: "),
-        (PASSED, CODE | {"primary": "val/pass_ratio"}, None),
+        ("reward.code.accuracy=pass_ratio", CODE, "reward.code.accuracy: 'all_passed' → 'pass_ratio'"),
         ("reward.code.design=sparse", CODE, None),
         ("reward.accuracy=0.5", {"overrides": [SUM, NAMED]}, "reward.accuracy: 'math' → 0.5"),
         ("reward.weights=[1, 2]", {"overrides": [SUM, "reward.accuracy=0.5"]}, "reward.weights: "),
         ("reward.weights=[1, 2]", {"overrides": [SUM, NAMED]}, None),
-        ("algorithm.kl.kind=fixed", {"primary": "val/rewards/math/mean", "overrides": [SUM, NAMED]}, None),
     ],
 )
-def test_variants_are_judged_alike(tmp_path: Path, variant: str, changes: dict[str, Any], said: str | None) -> None:
+def test_variants_are_judged_alike(
+    tmp_path: Path, variant: str, changes: dict[str, Any], said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("brief.py").write_text("def brief(completions, **columns):\n    return [1.0 for _ in completions]\n")
     path = written(tmp_path, **({"variants": {"a": [], "b": [variant]}} | changes))
     if said is None:
         list_children(*read_ablation(path))
     else:
         assert f"{path}: variant 'b' is judged otherwise than 'a' ({said}" in refusal(path)
-
-
-@pytest.mark.usefixtures("brief")
-def test_a_function_beside_math_may_be_added_where_math_says_what_is_right(tmp_path: Path) -> None:
-    variants = {"math": [], "brief": [SUM, NAMED]}
-    list_children(*read_ablation(written(tmp_path, variants=variants)))
-    variants["brief"][1] = "reward.accuracy=brief"
-    assert "reward.accuracy: 'math' → 'brief.py:brief'" in refusal(written(tmp_path, variants=variants))
 
 
 @pytest.mark.parametrize(

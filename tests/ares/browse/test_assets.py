@@ -74,8 +74,8 @@ def test_a_search_marks_the_responses_of_the_step_that_is_shown() -> None:
           shown = { ...shown, text: "x", step };
           Step({ curves: { tables: { samples: [1, 2] } } });
         }
-        told["2"](["of 2"]);
-        told["1"](["of 1"]);
+        told["2"](["an X"]);
+        told["1"](["x", "y"]);
         Promise.resolve().then(() => 0).then(() => matches.filter((value) => Array.isArray(value)))
     """)
-    assert found == [["of 2"]]
+    assert found == [[True]]

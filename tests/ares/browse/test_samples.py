@@ -9,8 +9,8 @@ import pytest
 
 from algorithms.protocol import DataProto
 from ares.browse.runs import curves, describe
-from ares.browse.samples import _pieces, group, load_pieces, matching, problem, problems, samples, texts, verdicts
-from ares.store import MEMO_FILE, RunStore, StoreError
+from ares.browse.samples import _pieces, group, load_pieces, problem, problems, samples, verdicts
+from ares.store import RunStore, StoreError
 from tests.ares.builders import MODEL
 from tests.ares.store_builders import commit
 from tests.short_runs import told
@@ -45,8 +45,7 @@ def test_a_fork_says_where_it_comes_from_and_has_settings_to_compare(copied: Run
 def test_curves_have_a_value_a_step_and_null_where_a_step_has_none(store: RunStore) -> None:
     found = curves(store)
     assert found["steps"] == [0, 1, 2, 3, 4]
-    drew_more = [step for step in (1, 2, 3, 4) if store.read_commit(step).metrics["filter/drawn_prompts"] > 4]
-    assert found["tables"] == {"samples": [0, 1, 2, 3, 4], "evaluation": [0, 2, 4], "dropped": drew_more}
+    assert found["tables"] == {"samples": [0, 1, 2, 3, 4], "evaluation": [0, 2, 4]}
     assert [value is None for value in found["metrics"]["val/accuracy"]] == [False, True, False, True, False]
     assert found["missing"] == []
 
@@ -60,7 +59,7 @@ def test_what_is_gone_is_told_with_what_can_still_be_shown(copied: RunStore) -> 
     assert samples == (
         "step 0: samples.parquet is gone (`ares gc` deletes some): its trained samples cannot be shown, curves can"
     )
-    assert batch.startswith("step 1–2, 4: batch.safetensors is gone")
+    assert batch.startswith("3 steps (1 to 4): batch.safetensors is gone")
     assert found["tables"]["samples"] == [1, 2, 3, 4]
     (copied.directory / "steps" / "000003" / "COMMIT.json").write_text("{")
     assert (
@@ -128,35 +127,6 @@ def test_held_out_samples_are_in_groups_and_say_why_they_have_no_tokens(store: R
     assert found["missing"].startswith("no tokens:")
 
 
-def test_groups_that_were_drawn_and_not_trained_on_are_there_as_dropped(store: RunStore) -> None:
-    steps, prompts = curves(store)["tables"]["dropped"], table(store, 0).groupby("id")["prompt"].first()
-    assert steps, "a run whose filter drops nothing shows nothing here"
-    for step in steps:
-        commit, trained = store.read_commit(step), set(table(store, step)["slot"])
-        found = samples(store, step, "dropped")["columns"]
-        assert not trained & set(found["group"])
-        assert not any(isinstance(value, list) for column in found.values() for value in column)
-        assert len(trained) + len(set(found["group"])) == commit.metrics["filter/drawn_prompts"]
-        groups = [group(store, step, "dropped", number) for number in dict.fromkeys(found["group"])]
-        for shown in groups:
-            assert [sample["sample"] for sample in shown["samples"]] == [0, 1, 2, 3]
-            assert {sample["prompt"] for sample in shown["samples"]} == {prompts.get(shown["samples"][0]["id"])}
-            assert shown["missing"].startswith("no tokens:")
-        accuracies = {sample["accuracy"] for sample in groups[0]["samples"]}
-        assert len(accuracies) == 1, "the filter drops groups that agree; of others, those beyond the batch"
-    met = problems(store)
-    moments = [problem(store, part, name)["moments"] for part, name in zip(met["set"], met["id"], strict=True)
-               if part == "samples"]  # fmt: skip
-    assert "dropped" in {moment["table"] for of in moments for moment in of}
-    assert all([moment["step"] for moment in of] == sorted(moment["step"] for moment in of) for of in moments)
-
-
-def test_text_is_found_as_it_stands_whatever_its_case(store: RunStore) -> None:
-    responses = texts(store, 1, "samples")
-    assert matching(store, 1, "samples", "BOXED{") == ["boxed{" in each for each in responses]
-    assert not any(matching(store, 1, "samples", "box.d"))
-
-
 def test_a_problem_is_followed_through_every_evaluation(store: RunStore) -> None:
     met = problems(store)
     place = met["set"].index("evaluation")
@@ -195,29 +165,6 @@ def test_a_missing_score_is_null_however_a_table_holds_it(tmp_path: Path) -> Non
     assert (columns["accuracy"], columns["score"]) == ([1.0, None], [None, 0.5])
     assert (columns["ended"], columns["group"]) == (["", "timeout"], [0, 1])
     assert problems(store)["accuracy_first"] == [1.0, None]
-
-
-def test_a_dropped_group_of_an_episode_that_the_bootstrap_has_not_met_is_shown_without_its_prompt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """NaN stood for the prompt, so `--out` ended and the page had no answer; "tokens" counted what was not sampled."""
-    store = RunStore(tmp_path / "run")
-    store.write_run({"config": {"rollout": {"prompts": 1}}})
-    met = pd.DataFrame({"id": ["a"], "slot": [0], "sample": [0], "prompt": ["Q"], "ground_truth": ["7"],
-                        "response": ["x"], "accuracy": [1.0]})  # fmt: skip
-    first = commit(0, None, artifacts={"samples": store.write_rows("bootstrap/samples.parquet", met)})
-    trained = store.write_rows("steps/000001/samples.parquet", met)
-    store.write_commit(first)
-    store.write_commit(commit(1, first, artifacts={"samples": trained}, metrics={"filter/drawn_prompts": 3}))
-    (store.directory / "steps" / "000001" / MEMO_FILE).touch()
-    drawn = pd.DataFrame({"id": ["a", "a", "b"], "slot": [0, 1, 2], "sample": 0, "response": "x",
-                          "token_ids": [[5, 6, 7]] * 3, "sampled": [[True, False, True]] * 3})  # fmt: skip
-    scores = drawn[["id", "slot", "sample"]].assign(accuracy=1.0)
-    monkeypatch.setattr("ares.browse.samples.read_drawn", lambda store, step: (drawn, scores))
-    assert samples(store, 1, "dropped")["columns"]["tokens"] == [2, 2]
-    known, unknown = (problem(store, "samples", name) for name in ("a", "b"))
-    assert (known["prompt"], known["answer"]) == ("Q", "7")
-    assert (unknown["prompt"], unknown["answer"]) == (None, None)
 
 
 @pytest.mark.parametrize("text", ["18+4=20. wait", "  two spaces\n", "déjà — 🙂🙂 ok", ""])

@@ -18,7 +18,7 @@ import ray
 
 from ares.cluster.cluster import Cluster
 from ares.cluster.connection import connect
-from ares.cluster.failures import WorkerError, raised
+from ares.cluster.failures import WorkerError
 from ares.engines.engine import Request, SamplingSettings
 from ares.runs.run import Run
 from ares.store import read_config
@@ -212,22 +212,3 @@ def test_what_an_actor_raises_is_told_once_with_its_name_and_the_file_of_its_tra
     assert f"(its trace: {file})" in str(caught.value)
     assert "in careless" in file.read_text()
     assert not [record for record in caplog.records if "died" in record.getMessage()]
-
-
-TRACE = "ray::A.f()\n  File 'x.py', line 3\n"
-
-
-@pytest.mark.parametrize(
-    ("trace", "error"),
-    [
-        (f"{TRACE}KeyError: 'a'\n\nThe above …\nares.models.architecture.ModelError: no: b\nx",
-         ("ares.models.architecture.ModelError", "no: b")),
-        ("something odd", ("error", "something odd")),
-        (f"{TRACE}ValueError: no such layer\nHint: look at config.json\nweights: 3", ("ValueError", "no such layer")),
-        (f"{TRACE}KeyError: 'a'\n\nDuring handling …\n\n{TRACE}AssertionError", ("AssertionError", "")),
-        (f"{TRACE}torch.OutOfMemoryError: CUDA out of memory.\nSee: the manual",
-         ("torch.OutOfMemoryError", "CUDA out of memory.")),
-    ],
-)  # fmt: skip
-def test_the_error_of_a_trace_is_its_last_and_no_line_of_its_message(trace: str, error: tuple[str, str]) -> None:
-    assert raised(trace) == error

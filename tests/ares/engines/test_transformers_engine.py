@@ -1,4 +1,3 @@
-import copy
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -7,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AddedToken, DynamicCache
+from transformers import DynamicCache
 
 import ares.engines.transformers as transformers_engine
 from ares.config import ModelConfig
 from ares.engines.engine import Completion, Request, SamplingSettings, end_token_ids, view_as_tensors
-from ares.engines.stop_strings import StopStrings, until_stop
+from ares.engines.stop_strings import until_stop
 from ares.engines.transformers import TransformersEngine
 from ares.models import ModelError
 from ares.models.transformers_internals import ROOM, GrowingLayer
@@ -171,19 +170,6 @@ def test_a_response_ends_with_the_token_that_completes_a_stop_string(reference: 
     assert 5 < ended < 40
 
 
-@pytest.mark.parametrize("special", ["<|im_end|>", "<file_sep>"])
-def test_special_tokens_inside_a_stop_string_do_not_hide_it(special: str) -> None:
-    """They decode to nothing, so a window of as many tokens as the string has bytes may not reach its beginning.
-
-    <file_sep>: only tokenizer.json says that it is special, as SmolLM2's does of most."""
-    own = copy.deepcopy(tokenizer())
-    own._tokenizer.add_special_tokens([AddedToken("<file_sep>")])
-    row = torch.tensor([own(f"1{special * 4}2", add_special_tokens=False)["input_ids"]])
-    stops = StopStrings(own, [Request([], 0, stops=("12",))])
-    reached = [stops.reached(torch.tensor([0]), row, place, torch.tensor([True])).item() for place in range(6)]
-    assert reached == [False] * 5 + [True]
-
-
 def test_code_that_is_trusted_is_run_and_other_code_is_not(tmp_path: Path) -> None:
     (tmp_path / "tuned.py").write_text(
         "from transformers import Qwen2Config, Qwen2ForCausalLM\n"
@@ -228,23 +214,6 @@ def test_an_interrupted_response_goes_on_alike(reference: TransformersEngine, te
             assert rest.token_ids.tolist() == whole[index].token_ids[place:].tolist()
             np.testing.assert_allclose(rest.log_probs, whole[index].log_probs[place:], atol=1e-4)
             assert rest.finish_reason == whole[index].finish_reason
-
-
-def test_a_stop_string_that_began_in_another_call_ends_a_response(reference: TransformersEngine) -> None:
-    settings = SamplingSettings(1.0, 1.0, 40)
-    asked = [replace(request, stops=("oxed{1", "xed{2")) for request in requests(40)]
-    stopped = [
-        (request, answer)
-        for request, answer in zip(asked, reference.generate(asked, settings), strict=True)
-        if answer.finish_reason == "stop" and END not in answer.token_ids
-    ]
-    assert len(stopped) > 3
-    for left in (1, 2):
-        going = [begun(request, answer, len(answer.token_ids) - left) for request, answer in stopped]
-        for rest, (_, answer) in zip(reference.generate(going, settings), stopped, strict=True):
-            assert rest.token_ids.tolist() == answer.token_ids[-left:].tolist()
-            assert rest.finish_reason == "stop"
-            assert "ed{" not in tokenizer().decode(rest.token_ids[-1:].tolist())
 
 
 def test_new_weights_change_the_answers_and_the_version() -> None:

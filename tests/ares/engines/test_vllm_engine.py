@@ -6,7 +6,6 @@ where vLLM is not installed.
 
 import asyncio
 import importlib.util
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -236,29 +235,6 @@ def test_weights_that_do_not_fit_are_named(vllm: Sampler) -> None:
     del weights["model.norm.weight"]
     with pytest.raises(ValueError, match=r"model\.norm\.weight"):
         ray.get(vllm.actor.load_weights.remote(99, weights))
-
-
-def test_an_engine_over_several_gpus_starts_its_own_workers(vllm: Sampler) -> None:
-    """In a placement group vLLM would leave them to Ray, and refuse the group: one bundle holds all of their GPUs."""
-
-    def executor(actor: Any, spread: int) -> Any:
-        from unittest.mock import patch
-
-        from vllm.config import ParallelConfig
-
-        from ares.config import VllmConfig
-        from ares.engines.vllm import VllmEngine
-
-        settings = VllmConfig(tensor_parallel=spread)
-        with patch("vllm.LLM") as made, patch.dict(os.environ), patch("ray.util.get_current_placement_group"):
-            VllmEngine(model, {1}, 32, settings, colocated=False)
-            names = "tensor_parallel_size", "distributed_executor_backend"
-            options = {name: made.call_args.kwargs[name] for name in names if name in made.call_args.kwargs}
-            return ParallelConfig(**options).distributed_executor_backend
-
-    model = CONFIG.model
-    found = [ray.get(vllm.actor.__ray_call__.remote(executor, spread)) for spread in (1, 2)]
-    assert found == ["uni", "mp"]
 
 
 @pytest.mark.slow

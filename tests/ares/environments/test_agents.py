@@ -168,6 +168,7 @@ def test_an_agent_returns_a_number_or_nothing_and_may_be_a_coroutine(pool: Envir
     assert step(pool, begin(pool, "later")[0], "x")[1] == Answer(Reply(reward=2.0, done=True))
 
 
+BROKEN_OFF = "request 2 does not continue the one before"
 FAILURES = {
     "1 / 0": "own.py:50 in does: ZeroDivisionError: division by zero",
     "'much'": "TypeError: the reward is a number or None, not a value of type str",
@@ -175,14 +176,12 @@ FAILURES = {
     "os._exit(1)": "the agent's process died",
     "os.kill(os.getpid(), 9)": "the agent's process died",
     "os.kill(os.getppid(), 9)": "its process died",
-    "ask([user('!'), said, user('x')])": "request 2 does not continue the one before: message 1 is not what it was",
-    "ask([user('?'), {**said, 'content': 'y'}, user('x')])":
-        "request 2 does not continue the one before: message 2 is not what it was",
-    "ask(messages)": "after the answer come messages of nobody, not one of a user or results of tools",
-    "ask([*messages, user('x'), user('y')])":
-        "after the answer come messages of user, user, not one of a user or results of tools",
-    "ask([user('?')])": "after the answer come messages of nobody, not one of a user or results of tools",
-    "post(messages=[*messages, user('x')])": "request 2 does not continue the one before: its tools are others",
+    "ask([user('!'), said, user('x')])": BROKEN_OFF,
+    "ask([user('?'), {**said, 'content': 'y'}, user('x')])": BROKEN_OFF,
+    "ask(messages)": BROKEN_OFF,
+    "ask([*messages, user('x'), user('y')])": BROKEN_OFF,
+    "ask([user('?')])": BROKEN_OFF,
+    "post(messages=[*messages, user('x')])": BROKEN_OFF,
     "ask([*messages, user('x')], stream=True)": "request 2: stream=True is not supported",
     "ask([*messages, user('x')], n=2)": "request 2: n=2 is not supported",
     "post(prompt='?')": "request 2: KeyError: 'messages'",
@@ -294,7 +293,7 @@ def test_a_prompt_is_the_agents_first_request_with_its_tools(file: Path, templat
     ("name", "given", "why"),
     [
         ("alone", {}, "own.py:alone is not a class, nor an agent, which takes a row and a seed"),
-        ("adds", {"begin": 1}, r"environment.settings.begin is unknown \(.*own.py:adds: known: start\)"),
+        ("adds", {"begin": 1}, "own.py:adds: got an unexpected keyword argument 'begin'"),
         ("TOOLS", {}, "own.py:TOOLS is not a class or a function"),
     ],
 )

@@ -10,6 +10,7 @@ ADD = Call("add", {"a": 1, "b": [2]})
 HERMES = '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": [2]}}\n</tool_call>'
 LLAMA = '{"name": "add", "parameters": {"a": 1, "b": [2]}}'
 DEEP = '{"a":' * 100_000
+NO_CALL = Malformed('a call is {"name": "...", "arguments": {...}}, in JSON')
 
 CASES: dict[str, dict[str, list[Call | Malformed]]] = {
     "hermes": {
@@ -21,14 +22,13 @@ CASES: dict[str, dict[str, list[Call | Malformed]]] = {
         '<tool_call>{"name": "now"}</tool_call>': [Call("now", {})],
         '<tool_call>{"name": "é", "arguments": {"x": "</tool_call"}}</tool_call>': [Call("é", {"x": "</tool_call"})],
         f"{HERMES}<tool_call>": [ADD, Malformed("<tool_call> has no </tool_call>")],
-        "<tool_call>add(1)</tool_call>": [Malformed("broken JSON: Expecting value: line 1 column 1 (char 0)")],
-        f"<tool_call>{HERMES}": [Malformed("broken JSON: Expecting value: line 1 column 1 (char 0)")],
-        f"<tool_call>{DEEP}</tool_call>": [Malformed("broken JSON: nested too deeply")],
-        '<tool_call>{"name": "add", "arguments": {"a": NaN}}</tool_call>': [Malformed("broken JSON: NaN is not JSON")],
-        "<tool_call>[]</tool_call>": [Malformed("a call is a JSON object")],
-        '<tool_call>{"arguments": {}}</tool_call>': [Malformed('a call has a "name", which is a string')],
-        '<tool_call>{"name": "add", "arguments": "a"}</tool_call>': [Malformed('"arguments" is a JSON object')],
-        f"<tool_call>{LLAMA}</tool_call>": [Malformed('a call has "name" and "arguments", not "parameters"')],
+        "<tool_call>add(1)</tool_call>": [NO_CALL],
+        f"<tool_call>{HERMES}": [NO_CALL],
+        f"<tool_call>{DEEP}</tool_call>": [NO_CALL],
+        "<tool_call>[]</tool_call>": [NO_CALL],
+        '<tool_call>{"arguments": {}}</tool_call>': [NO_CALL],
+        '<tool_call>{"name": "add", "arguments": "a"}</tool_call>': [NO_CALL],
+        f"<tool_call>{LLAMA}</tool_call>": [NO_CALL],
     },
     "llama": {
         "no call": [],
@@ -36,10 +36,7 @@ CASES: dict[str, dict[str, list[Call | Malformed]]] = {
         f"{LLAMA}; {LLAMA}": [ADD, ADD],
         f"I call {LLAMA}": [],
         '{"answer": 3}': [],
-        '{"name": "add", "parameters": {"a": 1': [
-            Malformed("broken JSON: Expecting ',' delimiter: line 1 column 38 (char 37)")
-        ],
-        DEEP: [Malformed("broken JSON: nested too deeply")],
+        '{"name": "add", "parameters": {"a": 1': [Malformed('a call is {"name": "...", "parameters": {...}}, in JSON')],
         HERMES: [],
     },
     "python": {
@@ -49,7 +46,7 @@ CASES: dict[str, dict[str, list[Call | Malformed]]] = {
             Call("python", {"code": "x = 1\n\n"}), Call("python", {"code": "x\n"})
         ],
         "```\nprint(1)\n```": [],
-        "```python3\r\nprint(1)\r\n```": [Call("python", {"code": "print(1)\n"})],
+        "```python3\r\nprint(1)\r\n```": [Call("python", {"code": "print(1)\r\n"})],
         "```Python\nprint(1)```": [Call("python", {"code": "print(1)"})],
         "1. So:\n\n   ```python\n   if 1:\n     x\n\n   ```": [Call("python", {"code": "if 1:\n  x\n\n"})],
         "```py\nx\n```\n```python\nprint(1)": [

@@ -47,13 +47,13 @@ def test_calls_are_answered_in_their_order_and_counted() -> None:
 
 
 WRONG = {
-    call("ad", a=1): "there is no tool 'ad' (did you mean add?)",
+    call("ad", a=1): "there is no tool 'ad' (known: add)",
     call("x" * 10**6): f"there is no tool {'x' * 40!r} (known: add)",
-    call(b=1): "add: the argument a is missing",
-    call(a=1, bb=2): "add: the argument bb is unknown (did you mean b?)",
-    call(a=2.5): "add: the argument a: Input should be a valid integer, got a number with a fractional part (got 2.5)",
-    call(a=1, how="badly"): "add: the argument how: Input should be 'plainly' or 'kindly' (got 'badly')",
-    "<tool_call>add(1)</tool_call>": "broken JSON: Expecting value: line 1 column 1 (char 0)",
+    call(b=1): "add: a: Missing required argument",
+    call(a=1, bb=2): "add: bb: Unexpected keyword argument",
+    call(a=2.5): "add: a: Input should be a valid integer, got a number with a fractional part",
+    call(a=1, how="badly"): "add: how: Input should be 'plainly' or 'kindly'",
+    "<tool_call>add(1)</tool_call>": 'a call is {"name": "...", "arguments": {...}}, in JSON',
 }  # fmt: skip
 
 
@@ -143,9 +143,9 @@ def test_the_python_tool_keeps_its_variables_and_shows_the_last_value() -> None:
     assert session.python("import math\nmath.pi; None") == ""
     assert session.python("print(object(), f)") == "<object object at 0x…> <function f at 0x…>\n"
     assert PythonSession().python("'x' in dir()") == "False\n"
-    assert session.python("y = 1\nprint('é' * 40_000)") == "é" * 30_000 + "\n(80001 bytes in all)\n"
-    with pytest.raises(ToolError, match=r"\(70001 bytes in all\)\nZeroDivisionError: division by zero$"):
-        session.python("print('x' * 70_000)\n1 / 0")
+    assert session.python("y = 1\nprint('é' * 40_000)") == "é" * 30_000
+    with pytest.raises(ToolError, match=r"^shown\nZeroDivisionError: division by zero$"):
+        session.python("print('shown')\n1 / 0")
     assert session.python("y") == "1\n"
 
 
@@ -154,11 +154,8 @@ HOSTILE = {  # what the sandbox keeps programs from: tests/sandbox
     "import os; os.kill(-1, 9)": "PermissionError",
     "open('/etc/passwd').read()": "Error",
     "x = bytearray(10**11)": "MemoryError",
-    "print('x' * 10**8)": r"x\n\(16777216 bytes in all\)\nOSError: \[Errno 27\] File too large$",
-    "'x' * 10**8": r"x\n\(16777216 bytes in all\)\nOSError: \[Errno 27\] File too large$",
     "import sys; sys.stderr.write('x' * 10**8)": "^x{65536}$",
     "raise ValueError('x' * 10**8)": "ValueError: x",
-    "import sys; sys.stdout = None": "the process ended; the code is undone",
     "def f(): f()\nf()": "RecursionError",
     "quit()": "the process ended",
     "raise BaseException('x')": "BaseException: x",

@@ -161,18 +161,11 @@ def test_contests_go_on_from_their_starter_code_and_a_docstring_stays_one(nothin
     assert "standard input" not in found["prompt"]
 
 
-def test_a_suites_columns_are_its_own_whatever_a_run_calls_its_columns(nothing_at_hand: Path) -> None:
-    file = rows_in(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL)
-    of_run = config("data.prompt_key=question", "data.id_key=name", "data.format_prompt=X {prompt}").data
-    found = load_suite("humaneval", str(file), None, of_run, tokenizer(), None).problems.frame
-    assert found["id"].tolist() == ["HumanEval/0"]
-    assert "X " not in found["prompt"][0]
-
-
 # ---- tests ---------------------------------------------------------------------------------------------------------
 
 
-def test_base_tests_come_first_and_are_counted(nothing_at_hand: Path) -> None:
+def test_base_tests_come_first_and_are_counted(nothing_at_hand: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARES_TEST_DATA", str(nothing_at_hand))
     base = rows_in(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL)
     for name, row, tests, where in (
         ("humaneval+", HUMANEVAL_PLUS, [HUMANEVAL["test"]], str(base)),
@@ -184,11 +177,14 @@ def test_base_tests_come_first_and_are_counted(nothing_at_hand: Path) -> None:
         assert (frame["base_tests"].tolist(), found.base) == ([len(tests)], where)
 
 
-def test_without_the_base_set_a_warning_is_given_and_all_tests_count(nothing_at_hand: Path) -> None:
+def test_without_the_base_set_a_warning_is_given_and_all_tests_count(
+    nothing_at_hand: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = asked("humaneval+", rows_in(nothing_at_hand / "HumanEvalPlus.jsonl", HUMANEVAL_PLUS))
     assert "base_tests" not in found.problems.frame
     assert str(found.base).startswith("no base tests: --suite humaneval: no HumanEval.jsonl")
     rows_in(nothing_at_hand / "HumanEval.jsonl", {**HUMANEVAL, "task_id": "HumanEval/1"})
+    monkeypatch.setenv("ARES_TEST_DATA", str(nothing_at_hand))
     found = asked("humaneval+", nothing_at_hand / "HumanEvalPlus.jsonl")
     assert "lacks 1 of these problems, as HumanEval/0" in str(found.base)
 
@@ -211,16 +207,9 @@ def test_an_own_file_is_a_suite(nothing_at_hand: Path) -> None:
     assert of_heads.problems.frame["begun"][0] == HUMANEVAL["prompt"]
 
 
-def test_an_own_files_columns_are_named_by_settings_and_a_published_sets_cannot_be(nothing_at_hand: Path) -> None:
+def test_a_suites_columns_are_its_own(nothing_at_hand: Path) -> None:
     """All of these were accepted, and ignored."""
-    row = {"id": "inc", "prompt": "Write inc.", "test_cases": ["assert inc(1) == 2"],
-           "task": "Write dec.", "hidden": ["assert dec(1) == 0"]}  # fmt: skip
-    own = str(rows_in(nothing_at_hand / "own.jsonl", row))
-    named = ["data.prompt_key=task", "data.tests_key=hidden", "data.format_prompt=Now: {prompt}"]
-    frame = opened(named, suite=own).run.train_set.frame
-    assert (frame["test_cases"][0], "Now: Write dec." in frame["prompt"][0]) == (["assert dec(1) == 0"], True)
-    rows_in(nothing_at_hand / "HumanEval.jsonl", HUMANEVAL)
-    for setting in named:
+    for setting in ("data.prompt_key=task", "data.tests_key=hidden", "data.format_prompt='Now: {prompt}'"):
         with pytest.raises(ConfigError, match=r"the columns and prompts of --suite humaneval are its own"):
             opened([setting], suite="humaneval")
 

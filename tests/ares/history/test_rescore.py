@@ -10,7 +10,7 @@ import pytest
 
 from ares.browse.runs import curves
 from ares.config import ConfigError, override
-from ares.history import Judged, Rescore
+from ares.history import Judged, Rescore, rescore
 from ares.step import RunState
 from ares.store import RunStore, StoreError, read_drawn
 from tests.ares.grading.test_reward_model import classifier
@@ -50,7 +50,7 @@ def test_an_unchanged_reward_differs_nowhere(copied: Path) -> None:
     assert [one.step for one in steps] == [0, 1, 2, 3, 4]
     assert all(one.samples >= 16 for one in steps)
     for one in steps:
-        assert one.model_dump(exclude={"step", "samples", "judgement"}) == {
+        assert one.model_dump(exclude={"step", "samples"}) == {
             "changed": 0, "raised": 0, "lowered": 0, "lost": 0, "ranks": 0, "revived": 0, "dropped": 0, "signs": 0,
             "differs": False,
         }  # fmt: skip
@@ -95,18 +95,10 @@ def test_tests_that_end_otherwise_in_the_bootstrap_change_the_course_where_they_
     assert was != now
 
 
-def test_what_other_code_judged_or_was_redone_is_judged_anew(
-    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_redone_is_judged_anew(copied: Path) -> None:
     """The verdicts of before were read, and said that nothing differs."""
-    (tmp_path / "words_of_mine.py").write_text("WRONG = ()\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    file = tmp_path / "verifier.py"
-    file.write_text(f"from words_of_mine import WRONG\n{VERIFIER}")
-    asked = f"reward.kind={file}:right"
-    (before,) = judged(copied, asked, first=4)
-
-    again = Rescore("uninterrupted", [asked], copied)
+    (before,) = judged(copied, first=4)
+    again = Rescore("uninterrupted", [], copied)
     assert again._kept(4) == before
     store = RunStore(copied / "uninterrupted")
     last = store.read_commit(4)
@@ -116,9 +108,13 @@ def test_what_other_code_judged_or_was_redone_is_judged_anew(
     store.write_commit(last)
     assert again._kept(4) == before
     assert [one["step"] for one in curves(store)["rescores"][0]["steps"]] == [4]
-    (tmp_path / "words_of_mine.py").write_text("WRONG = ('7',)\n")
-    (anew,) = judged(copied, asked, first=4)
-    assert (before.judgement, anew.judgement) == (1, 2)
+
+
+def test_what_other_code_judged_is_judged_anew(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Rescore("uninterrupted", [], copied).folder
+    digest = rescore.file_digest
+    monkeypatch.setattr(rescore, "file_digest", lambda file: f"{digest(file)}, of another version")
+    assert Rescore("uninterrupted", [], copied).folder != folder
 
 
 def test_another_reward_model_at_the_same_path_judges_anew(copied: Path, tmp_path: Path) -> None:

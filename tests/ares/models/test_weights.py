@@ -18,7 +18,7 @@ from ares.models import FAMILIES
 from ares.models.architecture import ModelError
 from ares.models.causal import Critic, LanguageModel
 from ares.models.lora import adapted_layers, add_adapters
-from ares.models.weights import check_finite, check_vocabulary, check_weight_files
+from ares.models.weights import check_vocabulary, check_weight_files
 from ares.runs.run import Run
 from tests.ares import masked_builders, vision_builders
 from tests.ares.builders import MODEL, config
@@ -43,14 +43,11 @@ def without_layer(tensors: Tensors) -> None:
 
 
 BROKEN: dict[str, tuple[Callable[[Tensors], Any], str]] = {
-    "a layer": (without_layer, r"9 tensors are missing: model.layers.1.input_layernorm.weight, .*, …$"),
-    "one tensor": (lambda tensors: tensors.pop(ENTRY), rf"1 tensor is missing: {ENTRY}$"),
-    "the head": (lambda tensors: tensors.pop("lm_head.weight"), r"1 tensor is missing: lm_head.weight"),
-    "too much": (lambda tensors: tensors.update({"v_head.weight": torch.zeros(1)}), r"1 tensor is unexpected: v_head"),
-    "a shape": (
-        lambda tensors: tensors.update({ENTRY: torch.zeros(130, 64)}),
-        rf"another shape than config.json says: {ENTRY} \[130, 64\] instead of \[128, 64\]",
-    ),
+    "a layer": (without_layer, r"missing: model.layers.1.input_layernorm.weight, .*, …$"),
+    "one tensor": (lambda tensors: tensors.pop(ENTRY), rf"do not hold a LlamaForCausalLM: missing: {ENTRY}$"),
+    "the head": (lambda tensors: tensors.pop("lm_head.weight"), r" missing: lm_head.weight"),
+    "too much": (lambda tensors: tensors.update({"v_head.weight": torch.zeros(1)}), r"unexpected: v_head"),
+    "a shape": (lambda tensors: tensors.update({ENTRY: torch.zeros(130, 64)}), rf"of another shape: {ENTRY}"),
 }
 
 
@@ -65,23 +62,6 @@ def test_files_that_do_not_hold_the_architecture_are_refused_by_header_and_by_we
             load(model, CPU)
 
 
-PECULIAR = ("Qwen2", "Gemma 3", "Phi-3", "GPT-NeoX", "GLM-4-MoE", "Mixtral")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name in PECULIAR else pytest.mark.slow)
-        for name in CAUSAL
-        if name != "Phi-3 with longrope"
-    ],
-)
-def test_whole_checkpoints_of_every_family_are_taken(name: str, tmp_path: Path) -> None:
-    """Tied heads, fused experts, buffers, renamed tensors: transformers decides what is missing."""
-    model = check_weight_files(settings(build(CAUSAL[name], tmp_path)))
-    assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
-
-
 @pytest.mark.parametrize("family", ["masked_diffusion", "with its own code", "vision_language"])
 def test_other_kinds_of_models_are_looked_at_alike(family: str, tmp_path: Path) -> None:
     source = {"masked_diffusion": masked_builders.model_directory, "vision_language": lambda: vision_builders.MODEL}
@@ -92,9 +72,9 @@ def test_other_kinds_of_models_are_looked_at_alike(family: str, tmp_path: Path) 
     held = load_file(folder / "model.safetensors")
     name = next(name for name in held if name.endswith("norm.weight"))
     rewritten(folder, lambda tensors: tensors.pop(name))
-    with pytest.raises(ModelError, match=r"1 tensor is missing: .*norm.weight"):
+    with pytest.raises(ModelError, match=r"missing: .*norm.weight"):
         check_weight_files(model)
-    with pytest.raises(ModelError, match=r"1 tensor is missing: .*norm.weight"):
+    with pytest.raises(ModelError, match=r"missing: .*norm.weight"):
         FAMILIES[kind].load(model, CPU, vision_builders.data())
 
 
@@ -109,11 +89,8 @@ def test_no_weight_is_read_and_a_truncated_file_is_named(tmp_path: Path) -> None
     for size in (whole - 100, 50, 0):
         with file.open("r+b") as handle:
             handle.truncate(size)
-        with pytest.raises(ModelError, match=r"weight files \(model.safetensors\) are incomplete or damaged: "):
+        with pytest.raises(ModelError, match="its weight files cannot be read: "):
             check_weight_files(settings(folder))
-    file.unlink()
-    with pytest.raises(ModelError, match=r"weight files \(there are none\) are incomplete"):
-        check_weight_files(settings(folder))
 
 
 def test_shards_are_looked_at_one_by_one(tmp_path: Path) -> None:
@@ -125,48 +102,26 @@ def test_shards_are_looked_at_one_by_one(tmp_path: Path) -> None:
     check_weight_files(settings(tmp_path / "shards"))
     whole = load_file(shards[1])
     save_file(dict(list(whole.items())[1:]), shards[1], {"format": "pt"})
-    with pytest.raises(ModelError, match="1 tensor is missing"):
+    with pytest.raises(ModelError, match="missing: "):
         check_weight_files(settings(tmp_path / "shards"))
     shards[1].unlink()
-    with pytest.raises(ModelError, match=rf"are incomplete or damaged: .*{shards[1].name}"):
+    with pytest.raises(ModelError, match=rf"its weight files cannot be read: .*{shards[1].name}"):
         check_weight_files(settings(tmp_path / "shards"))
-    for index in ("[]", '{"metadata": {}, "weight_map": {}}'):
-        (tmp_path / "shards" / "model.safetensors.index.json").write_text(index)
-        with pytest.raises(ModelError, match="are incomplete or damaged"):
-            check_weight_files(settings(tmp_path / "shards"))
-
-
-def test_legacy_files_are_looked_at_alike(tmp_path: Path) -> None:
-    folder = build(CAUSAL["Llama"], tmp_path)
-    tensors = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    torch.save(tensors, folder / "pytorch_model.bin")
-    check_weight_files(settings(folder))
-    del tensors[ENTRY]
-    torch.save(tensors, folder / "pytorch_model.bin")
-    with pytest.raises(ModelError, match=rf"1 tensor is missing: {ENTRY}"):
-        check_weight_files(settings(folder))
-    (folder / "pytorch_model.bin").write_bytes((folder / "pytorch_model.bin").read_bytes()[:1000])
-    with pytest.raises(ModelError, match=r"\(pytorch_model.bin\) are incomplete or damaged"):
-        check_weight_files(settings(folder))
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_weights_that_are_no_numbers_are_noticed_where_they_are_read(bad: float, tmp_path: Path) -> None:
-    large = rewritten(build(CAUSAL["Llama"], tmp_path), lambda tensors: tensors[ENTRY].fill_(3e38))
-    check_finite(AutoModelForCausalLM.from_pretrained(large), str(large))  # finite, though their sum is not
-    folder = rewritten(large, lambda tensors: tensors[ENTRY][3, 5:7].fill_(bad))
+    folder = rewritten(build(CAUSAL["Llama"], tmp_path), lambda tensors: tensors[ENTRY][3, 5:7].fill_(bad))
     check_weight_files(settings(folder))
     for load in (LanguageModel.load, Critic):
-        with pytest.raises(ModelError, match=rf"2 of 8192 numbers of .*{ENTRY.removeprefix('model.')} are NaN or inf"):
+        with pytest.raises(ModelError, match=rf"numbers of .*{ENTRY.removeprefix('model.')} are NaN or inf"):
             load(settings(folder), CPU)
 
 
 def test_a_reward_model_is_no_causal_one(tmp_path: Path) -> None:
     size = SIZE | {"num_labels": 1}
     AutoModelForSequenceClassification.from_config(AutoConfig.for_model("llama", **size)).save_pretrained(tmp_path)
-    told = r"do not hold a LlamaForCausalLM \(config.json: saved as LlamaForSequenceClassification\): .*lm_head.*score"
-    with pytest.raises(ModelError, match=told):
+    with pytest.raises(ModelError, match=r"do not hold a LlamaForCausalLM: .*lm_head.*score"):
         check_weight_files(settings(tmp_path))
 
 
@@ -177,7 +132,11 @@ def test_a_reward_model_is_no_causal_one(tmp_path: Path) -> None:
         ({"model_type": "llama"}, "vision_language", r"no vision_language model can be made .*model_type llama"),
         ({"model_type": "unheard_of"}, "causal", "not a model that transformers can load"),
         ({"model_type": "llama", "hidden_size": 0}, "causal", "no causal model can be made"),
-        ({"model_type": "llama", "quantization_config": {"quant_method": "fp8"}}, "causal", r"quantised \(fp8\)"),
+        (
+            {"model_type": "llama", "quantization_config": {"quant_method": "fp8"}},
+            "causal",
+            "weights are quantised",
+        ),
     ],
 )
 def test_other_architectures_are_refused(written: dict[str, Any], family: Any, named: str, tmp_path: Path) -> None:
@@ -213,45 +172,34 @@ def test_a_head_that_the_settings_tie_and_the_files_do_not_is_refused(tmp_path: 
 
 
 def test_what_is_no_fault_of_the_files_is_not_blamed_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = build(CAUSAL["Llama"], tmp_path)
+    def load(*given: Any, **how: Any) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
-    def fail(error: Exception) -> None:
-        def load(*given: Any, **how: Any) -> None:
-            raise error
-
-        monkeypatch.setattr("ares.models.weights.load_with_report", load)
-
-    fail(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    monkeypatch.setattr("ares.models.weights.load_with_report", load)
     with pytest.raises(RuntimeError, match="can't allocate memory"):
-        LanguageModel.load(settings(folder), CPU)
-    fail(OSError("We couldn't connect to the hub. Check your connection."))
-    of_hub = settings(folder)
-    monkeypatch.setattr(type(of_hub), "location", "somebody/model")
-    monkeypatch.setattr("ares.models.architecture.read_settings", lambda config: AutoConfig.from_pretrained(folder))
-    with pytest.raises(ModelError, match=r"its weight files cannot be had: We couldn't connect to the hub.$"):
-        LanguageModel.load(of_hub, CPU)
+        LanguageModel.load(settings(build(CAUSAL["Llama"], tmp_path)), CPU)
 
 
 @pytest.mark.parametrize(
-    ("name", "adapted", "unmatched"),
+    ("name", "adapted"),
     [
-        ("Llama", ", ".join(f"{name} × 2" for name in LoraConfig().targets), ""),
-        ("Phi", "q_proj × 2, k_proj × 2, v_proj × 2", "; no layer is called o_proj, gate_proj, up_proj, down_proj"),
+        ("Llama", ", ".join(f"{name} × 2" for name in LoraConfig().targets)),
+        ("Phi", "q_proj × 2, k_proj × 2, v_proj × 2"),
     ],
 )
-def test_what_is_adapted_is_told(name: str, adapted: str, unmatched: str, tmp_path: Path) -> None:
+def test_what_is_adapted_is_told(name: str, adapted: str, tmp_path: Path) -> None:
     model = settings(build(CAUSAL[name], tmp_path), lora=LoraConfig(rank=4))
     told = adapted_layers(check_weight_files(model), model)
     policy = LanguageModel.load(model, CPU).model
     every = sum(parameter.numel() for parameter in policy.parameters())
     add_adapters(policy, model)
     trained = sum(parameter.numel() for parameter in policy.parameters() if parameter.requires_grad)
-    assert told == f"LoRA trains {100 * trained / every:.3g} % of {every:,} parameters: {adapted}{unmatched}"
+    assert told == f"LoRA trains {100 * trained / every:.3g} % of {every:,} parameters: {adapted}"
 
 
-def test_targets_that_no_layer_has_the_name_of_are_refused_with_the_names_there_are(tmp_path: Path) -> None:
+def test_targets_that_no_layer_has_the_name_of_are_refused(tmp_path: Path) -> None:
     model = settings(build(CAUSAL["GPT-NeoX"], tmp_path), lora=LoraConfig())
-    with pytest.raises(ModelError, match=r"model.lora.targets=q_proj.*not found.*Linear layers of .*query_key_value"):
+    with pytest.raises(ModelError, match=r"model.lora.targets=q_proj.*not found"):
         adapted_layers(check_weight_files(model), model)
 
 
@@ -276,7 +224,7 @@ def test_a_run_notices_before_anything_is_written(tmp_path: Path) -> None:
     broken = tmp_path / "model"
     shutil.copytree(MODEL, broken)
     rewritten(broken, without_layer)
-    with pytest.raises(ModelError, match=r"tensors are missing: model.layers.1"):
+    with pytest.raises(ModelError, match=r"missing: model.layers.1"):
         Run.check(config(f"model.path={broken}"), "run", tmp_path / "runs")
     shutil.copy(Path(MODEL) / "model.safetensors", broken)
     written = json.loads((broken / "generation_config.json").read_text()) if (

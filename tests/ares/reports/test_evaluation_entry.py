@@ -115,7 +115,7 @@ def test_samples_judged_again_are_an_entry_under_the_runs_and_each_step_is_logge
     )
     chain(store, 3)
     store.write_rows("rescores/0a/000001.parquet", pd.DataFrame({"id": ["a"], "accuracy": [0.0]}))
-    steps = [{"step": step, "changed": step + 1, "differs": True, "judgement": 1} for step in range(3)]
+    steps = [{"step": step, "changed": step + 1, "differs": True} for step in range(3)]
     for some in (steps[1:2], steps, steps):
         log_rescore(store, settings, "rescores/0a", some)
     (entry,) = entries(runs, "tiny-math")
@@ -125,11 +125,6 @@ def test_samples_judged_again_are_an_entry_under_the_runs_and_each_step_is_logge
     assert [file.path for file in client(runs).list_artifacts(entry.info.run_id) if file.path[0] == "0"] == [
         "000001.parquet"
     ]
-    # Other code judged the last step once more: MLflow kept the larger count of two at one time.
-    log_rescore(store, settings, "rescores/0a", [steps[2] | {"changed": 1, "judgement": 2}])
-    (entry,) = entries(runs, "tiny-math")
-    assert entry.data.metrics["rescore/changed"] == 1.0
-    assert "rescore/judgement" not in entry.data.metrics
 
 
 def test_an_mlflow_that_is_down_is_reported_and_the_next_call_logs_it(

@@ -28,10 +28,8 @@ def test_who_opens_them_sees_what_the_learner_writes_later() -> None:
     assert all(array.ctypes.data % ALIGNED == 0 for array in seen.values())
 
 
-def test_those_of_a_learner_that_died_are_not_there_even_if_another_process_has_its_number() -> None:
+def test_those_of_a_learner_that_died_are_not_there() -> None:
     shared = SharedWeights.move({"weight": torch.ones(2)})
-    with pytest.raises(FileNotFoundError):
-        replace(shared, name="ares-weights-another").arrays()
     with pytest.raises(FileNotFoundError):
         replace(shared, file="/proc/self/fd/999").arrays()
 

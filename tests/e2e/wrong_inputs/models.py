@@ -8,7 +8,7 @@ FILES: list[tuple[str, Content, str]] = [
     ("config.json", "[]", "model.path=m"),
     ("config.json", b"\xff\xfe\x00", "model.path=m"),
     ("config.json", CONFIG_JSON | {"hidden_size": "big"}, "model.path=m"),
-    ("model.safetensors", FOLDER, "weight files (model.safetensors) are incomplete or damaged"),
+    ("model.safetensors", FOLDER, "its weight files cannot be read"),
     ("tokenizer.json", FOLDER, NO_TOKENIZER),
     ("tokenizer.json", "{}", NO_TOKENIZER),
     ("tokenizer.json", b"\xff\xfe\x00", NO_TOKENIZER),
