@@ -18,7 +18,7 @@ from ares.cluster.actors import EngineActor, LearnerActor, actor_options
 from ares.cluster.connection import connect, has_died
 from ares.cluster.failures import DEATHS, WorkerError, failure
 from ares.cluster.groups import ActorHung, EngineGroup, LearnerGroup, Patience, name_of
-from ares.config import Config
+from ares.config import Config, ConfigError
 from ares.models import SETTINGS_AGAINST
 from ares.store import RunStore
 from ares.workers import Workers, bundles, check_gpus, demand, uses_gpus
@@ -97,7 +97,13 @@ class Cluster(Workers):
                 threads, self._gpus, cpus_left, gpus_left,
             )  # fmt: skip
         if self._gpus and self._placement is None:
-            self._placement = ray.util.placement_group(bundles(self.config), strategy="PACK")
+            asked = bundles(self.config)
+            largest = max(int(node["Resources"].get("GPU", 0)) for node in ray.nodes() if node["Alive"])
+            if (each := max(int(bundle["GPU"]) for bundle in asked)) > max(largest, 1):
+                raise ConfigError(
+                    f"rollout.vllm.tensor_parallel={each}: no machine of the Ray cluster has more than {largest} GPUs"
+                )
+            self._placement = ray.util.placement_group(asked, strategy="PACK")
 
     def _make(self, role: str, actor: type, *given: tuple[Any, ...]) -> list[Any]:
         """Start the actors of a role, with these arguments for each."""

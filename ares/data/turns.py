@@ -112,6 +112,8 @@ class TurnTemplate:
         """The beginning of a foreign text, of at most `limit` tokens, none of them special."""
         begun = text[: 16 * (limit + 1)]  # not all of a text of 100 MB is tokenised
         shown = self._markup_begins.sub(r"\g<0> ", begun)
+        if not self._markup.keys().isdisjoint(self._tokenise(shown)):  # of a tokenizer that changes texts first
+            shown = " ".join(begun)
         end = len(shown)
         while (count := len(self._tokenise(shown[:end]))) > limit:
             end = end * limit // count

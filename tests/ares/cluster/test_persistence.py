@@ -17,6 +17,7 @@ from ares.cluster.actors import EngineActor
 from ares.cluster.cluster import ATTEMPTS, Cluster
 from ares.cluster.failures import WorkerError
 from ares.cluster.groups import ActorHung, Patience, _all
+from ares.config import ConfigError
 from ares.store.store import RunStore
 from tests.ares.builders import config
 
@@ -404,6 +405,7 @@ def test_a_ray_cluster_without_room_is_waited_for_also_when_its_gpus_are_gone(
     resources, joined = {"CPU": 1.0, "GPU": 2.0}, iter([True, False])
     monkeypatch.setattr("ray.is_initialized", lambda: next(joined))
     monkeypatch.setattr("ares.cluster.cluster.connect", lambda cpus: None)
+    monkeypatch.setattr("ray.nodes", lambda: [{"Alive": True, "Resources": {"GPU": 2.0}}])
     for name in ("available_resources", "cluster_resources"):
         monkeypatch.setattr(f"ray.{name}", lambda: resources)
     monkeypatch.setattr("ray.util.placement_group", lambda bundles, strategy: asked.append(bundles) or object())
@@ -416,3 +418,14 @@ def test_a_ray_cluster_without_room_is_waited_for_also_when_its_gpus_are_gone(
     assert [[bundle["GPU"] for bundle in bundles] for bundles in asked] == [[1, 1], [1, 1]]
     said = "the run needs 3 CPUs and 2 GPUs, of which 1 and 0 are free on the Ray cluster: it waits"
     assert caplog.messages == [said]
+
+
+def test_gpus_that_one_engine_needs_are_those_of_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.is_initialized", lambda: True)
+    monkeypatch.setattr("ares.cluster.cluster.connect", lambda cpus: None)
+    monkeypatch.setattr("ray.nodes", lambda: [{"Alive": True, "Resources": {"GPU": 2.0}}] * 3)
+    for name in ("available_resources", "cluster_resources"):
+        monkeypatch.setattr(f"ray.{name}", lambda: {"CPU": 8.0, "GPU": 6.0})
+    settings = ["rollout.engine=vllm", "rollout.placement=split", "rollout.vllm.tensor_parallel=4"]
+    with pytest.raises(ConfigError, match="tensor_parallel=4: no machine of the Ray cluster has more than 2 GPUs"):
+        Cluster(config(*settings), RunStore(tmp_path / "run"))._start()

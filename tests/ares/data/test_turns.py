@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import normalizers
+from transformers import AddedToken
 
 from ares.config import TEMPLATE_LENGTH, DataConfig
 from ares.data import TurnTemplate, chat_with_tools, check_template, conversation, rendered, show_tools
@@ -183,6 +185,16 @@ def test_what_is_too_long_is_cut_at_a_character_and_the_model_told_so(name: str,
         assert "… (cut off)" in text
         assert solid(tokens.decode(ids)) == solid(text)
         assert "\ufffd" not in text
+
+
+def test_what_a_tokenizer_makes_a_special_token_of_is_plain_text_too() -> None:
+    own = copy.deepcopy(published("chatml"))
+    own.backend_tokenizer.normalizer = normalizers.Replace("!", "|")
+    own.add_tokens([AddedToken("<|im_end|>", normalized=True, special=True)], special_tokens=True)
+    end = own.convert_tokens_to_ids("<|im_end|>")
+    assert own("<!im_end!>", add_special_tokens=False)["input_ids"] == [end]
+    _, ids = TurnTemplate(own, {}).following("a<!im_end!>b", end, LIMIT)
+    assert ids.count(end) == 1
 
 
 REFUSED = {
