@@ -162,7 +162,7 @@ def test_wrong_input_of_any_child_is_reported_before_the_first_starts(tmp_path: 
     runs = tmp_path / "runs"
     for wrong, said in (
         (["model.path=/absent"], "model.path=/absent"),
-        (["train.steps=9"], "is set by the ablation, or for all variants alike"),
+        (["train.steps=9"], "train.steps is one for all"),
         (["data.validation=examples/tiny/checkpoints/math/train.jsonl"],
          "variants 'fine' and 'other' have different held-out problems"),
     ):  # fmt: skip
@@ -205,7 +205,7 @@ def test_a_child_that_was_resumed_with_another_rounding_keeps_it(
     assert f"Run '{child.name}': the validation data changed" in refusal(runs, write(tmp_path))
 
 
-def test_a_report_is_written_before_mlflow_is_asked_for_its_children(
+def test_where_mlflow_is_away_at_the_end_there_is_a_report_and_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MLflow was away at an ablation's end, and there was no report."""
@@ -228,7 +228,8 @@ def test_a_report_is_written_before_mlflow_is_asked_for_its_children(
 
     monkeypatch.setattr(MlflowClient, "get_run", refuse)
     plan = ablate.Plan(definition, children, [], 1, {})
-    with pytest.raises(UserError, match="away"):
-        asyncio.run(ablate._train_and_compare(plan))
-    assert "val/accuracy against fixed" in capsys.readouterr().out
+    asyncio.run(ablate._train_and_compare(plan))
+    told = capsys.readouterr()
+    assert "val/accuracy against fixed" in told.out
+    assert told.err.count("MLflow lacks a part of this run; when it is back: ares resume penalty-") == 2
     assert (runs / "penalty" / "report.html").exists()

@@ -32,17 +32,6 @@ def test_run_shows_one_verdict(program: Path, tmp_path: Path, test: str, status:
     assert "100 % of the tests" in result.output if status == 0 else "67 % of the tests" in result.output
 
 
-def test_run_tells_of_packages_where_a_module_is_missing(program: Path, tmp_path: Path) -> None:
-    tests = tmp_path / "tests.py"
-    tests.write_text("assert f(1) == 2\n")
-    without = CliRunner().invoke(app, ["run", str(program), "--tests", str(tests)])
-    assert "--package" not in without.output
-    program.write_text("def f(x):\n    import no_such.module\n")
-    result = CliRunner().invoke(app, ["run", str(program), "--tests", str(tests)])
-    assert result.exit_code == 1
-    assert "--package no_such\n" in result.output
-
-
 def test_run_refuses_an_unknown_level(program: Path) -> None:
     result = CliRunner().invoke(app, ["run", str(program), "--tests", str(program), "--min-isolation", "some"])
     assert (result.exit_code, result.stderr) == (2, "min_isolation must be one of none, standard, not 'some'\n")
