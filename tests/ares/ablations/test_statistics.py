@@ -100,6 +100,7 @@ def test_the_skew_tests_interval_holds_zero_where_its_p_says_so() -> None:
     assert (two.second, two.larger_p) == ((-math.inf, math.inf), 1.0)
 
 
+@pytest.mark.slow
 def test_skewed_metrics_are_claimed_falsely_as_rarely_as_the_level_says() -> None:
     """1,000 sets of differences of mean zero, as Exp(1) − 1: the t test alone claims 10 to 12 %, of 20,000 sets both
     claim .055 (of 5 and 10 seeds .052 and .049). The draws are keyed."""
@@ -145,6 +146,7 @@ def count_claims(effect: float, interaction: float, ablations: int) -> tuple[int
     return false_claims, true_claims
 
 
+@pytest.mark.slow
 def test_false_claims_are_rare_and_effects_are_found() -> None:
     """A small form of the simulations in docs/results/statistics.csv; the draws are keyed, so this cannot flicker.
 

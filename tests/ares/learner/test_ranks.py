@@ -70,7 +70,7 @@ def one_ray() -> Iterator[None]:
     ray.shutdown()
 
 
-@pytest.fixture(scope="module", params=["whole", "sharded"])
+@pytest.fixture(scope="module", params=["whole", pytest.param("sharded", marks=pytest.mark.slow)])
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, one_ray: None) -> Iterator[Pair]:
     ranks = Pair(tmp_path_factory.mktemp("ranks"), request.param == "sharded")
     yield ranks
