@@ -45,7 +45,8 @@ class FixedKL:
     """A constant KL coefficient, always that of the settings, even after loading a state."""
 
     def __init__(self, settings: KLSettings) -> None:
-        self.kl_coef = float(settings.coef)  # type: ignore[arg-type]
+        """Raises ValueError for a coefficient per bucket."""
+        self.kl_coef = _one_for_all(settings, "coef")
 
     def coefficients(self, difficulty: Sequence[str] | np.ndarray) -> np.ndarray:
         """The same for every row."""
@@ -72,7 +73,7 @@ class AdaptiveKL(FixedKL):
 
     def __init__(self, settings: KLSettings) -> None:
         super().__init__(settings)
-        self.target, self.horizon = float(settings.target), settings.horizon  # type: ignore[arg-type]
+        self.target, self.horizon = _one_for_all(settings, "target"), settings.horizon
 
     def update(self, seen: BatchKL) -> None:
         """Follow the batch's mean. Raises ValueError if it is not finite."""
@@ -171,6 +172,13 @@ class BucketBeta:
         check_state(state, self.state_dict(), "KL state")
         self.betas, self._updates = dict(state["betas"]), state["updates"]
         self._kl_ema, self._error_ema = dict(state["kl_ema"]), dict(state["error_ema"])
+
+
+def _one_for_all(settings: KLSettings, name: str) -> float:
+    value = getattr(settings, name)
+    if isinstance(value, Mapping):
+        raise ValueError(f"a KL controller of kind {settings.kind} has one {name} for all buckets, got {value}")
+    return float(value)
 
 
 def _checked_means(seen: BatchKL) -> Mapping[str, float]:

@@ -12,6 +12,7 @@ from ares.ablations.comparison import (
     find_primary,
     list_margin_measures,
 )
+from ares.ablations.definition import AREA
 from ares.ablations.rows import AblationRows
 from ares.ablations.statistics import MOST_SEEDS, Difference, Differences, count_seeds_needed, judge
 
@@ -25,19 +26,25 @@ def conclude(ablation: AblationRows) -> str:
         told.append(_tell_margin(margin.metric, definition.no_worse[margin.metric], compare(ablation, margin)))
     if interaction is not None:
         told.append(_tell_changes(*interaction, compare_changes(ablation, interaction)))
-    told.append(_tell_left_out(ablation, measure))
+    told += [_tell_left_out(ablation, each) for each in dict.fromkeys([measure, *margins])]
+    told += [_tell_left_out(ablation, Measure(metric, metric, "last"), 0.0) for metric in interaction or ()]
     if ablation.logged and (absent := definition.judged - ablation.logged):
         told.append(f"No child has logged {', '.join(sorted(absent))} yet; if it is mistyped, correct the file.")
     return " ".join(filter(None, told))
 
 
-def _tell_left_out(ablation: AblationRows, measure: Measure) -> str:
-    """The finished children without a number. Without one that diverged its variant looks better, so the verdict must
-    say so."""
+def _tell_left_out(ablation: AblationRows, measure: Measure, above: float = -math.inf) -> str:
+    """The finished children without a number above a bound. Without one that diverged, or whose metric fell to zero,
+    its variant looks better, so the verdict must say so."""
     numbers = find_numbers(ablation, measure)
+    if numbers.empty:
+        return ""
+    known = numbers[numbers > above].index
     finished = cut_rows(ablation).droplevel("step").index.unique()
-    left_out = [f"{variant} seed {seed}" for variant, seed in finished.difference(numbers.dropna().index, sort=False)]
-    return f"Left out, since they have no number: {', '.join(left_out)}." if left_out and len(numbers) else ""
+    left_out = [f"{variant} seed {seed}" for variant, seed in finished.difference(known, sort=False)]
+    name = f"{AREA}{measure.metric}" if measure.how == "area" else measure.metric
+    why = "no number" if math.isinf(above) else f"not above {above:g}"
+    return f"Left out, since {name} was {why}: {', '.join(left_out)}." if left_out else ""
 
 
 def tell_differences(against: Differences, metric: str, maximise: bool = True) -> str:

@@ -104,6 +104,8 @@ class Cluster(Workers):
                     f"rollout.vllm.tensor_parallel={each}: no machine of the Ray cluster has more than {largest} GPUs"
                 )
             self._placement = ray.util.placement_group(asked, strategy="PACK")
+        elif joining and self.config.learner.device == "auto" and "RAY_ADDRESS" in os.environ:
+            logger.warning("the Ray cluster has no GPU, so the run uses CPUs (with learner.device=cuda it would not)")
 
     def _make(self, role: str, actor: type, *given: tuple[Any, ...]) -> list[Any]:
         """Start the actors of a role, with these arguments for each."""

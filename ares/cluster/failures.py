@@ -32,6 +32,9 @@ def failure(role: str, error: Exception, store: RunStore) -> WorkerError:
         kind = "" if isinstance(cause, UserError) else f"{type(cause).__name__}: "
         told = (kind + str(cause).partition("\n")[0]).removesuffix(": ")
     file = store.here(f"errors/{role}.txt")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(trace + "\n", encoding="utf-8")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(trace + "\n", encoding="utf-8")
+    except OSError as unwritten:  # the disk that was too full for what it wrote
+        return WorkerError(f"The {role} failed: {told} (its trace cannot be written: {unwritten.strerror})")
     return WorkerError(f"The {role} failed: {told} (its trace: {file})")

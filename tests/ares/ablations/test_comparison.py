@@ -56,12 +56,25 @@ def test_a_variant_whose_children_are_missing_counts_as_a_comparison() -> None:
     assert "tight -20.0 % [-22.5, -17.5], p 0.037" in conclude(found)
 
 
-def test_a_finished_child_without_a_number_is_named_in_the_verdict() -> None:
-    """An arm that diverged was missing without a word, and its variant looked better for it."""
+@pytest.mark.parametrize(
+    ("metric", "value", "said"),
+    [
+        ("val/easy/response_length", 0.0, "Left out, since val/easy/response_length was not above 0: tight seed 2."),
+        ("val/easy/response_length", math.nan, "since val/easy/response_length was not above 0: tight seed 2."),
+        ("val/pass_at_n", math.nan, "Left out, since val/pass_at_n was no number: tight seed 2."),
+        ("val/accuracy", math.nan, "Left out, since val/accuracy was no number: tight seed 2."),
+    ],
+)
+def test_a_finished_child_without_a_number_is_named_once_in_the_verdict(metric: str, value: float, said: str) -> None:
+    """An arm that diverged or collapsed to zero was missing without a word, and its variant looked better for it."""
     found = besides_ablation([0.6, 0.61, 0.6], [0.8, 0.79, 0.81])
+    found.definition = found.definition.model_copy(update={"no_worse": {"val/accuracy": 0.02, "val/pass_at_n": 0.02}})
+    found.rows["val/pass_at_n"] = found.rows["val/accuracy"]
     assert "Left out" not in conclude(found)
-    found.rows.loc[("tight", 2, 8), "val/accuracy"] = math.nan
-    assert conclude(found).endswith("Left out, since they have no number: tight seed 2.")
+    found.rows.loc[("tight", 2, 8), metric] = value
+    told = conclude(found)
+    assert told.endswith(said)
+    assert told.count("Left out") == 1
 
 
 def test_metrics_that_no_child_has_are_named_in_the_verdict() -> None:

@@ -358,9 +358,12 @@ def test_a_death_is_counted_for_whose_it_was(cluster: Cluster, monkeypatch: pyte
         asyncio.run(asyncio.wait_for(cluster._persistently("engine", work), 60))
 
 
-def test_work_that_raises_is_not_done_again_but_told(tmp_path: Path) -> None:
-    trace = str(tmp_path / "errors" / "engine.txt")
-    with pytest.raises(WorkerError, match=rf"^The engine failed: ValueError: no such layer \(its trace: {trace}"):
+@pytest.mark.parametrize("unwritable", [False, True])
+def test_work_that_raises_is_not_done_again_but_told_without_a_trace_too(unwritable: bool, tmp_path: Path) -> None:
+    if unwritable:
+        (tmp_path / "errors").write_text("no folder")
+    where = "cannot be writt" if unwritable else str(tmp_path / "errors" / "engine.txt")
+    with pytest.raises(WorkerError, match=rf"^The engine failed: ValueError: no such layer \(its trace:? {where}"):
         attempts(tmp_path, RayTaskError("f", "f()\nValueError: no such layer\nHint", ValueError("no such layer\nHint")))
 
 
